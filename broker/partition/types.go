@@ -1,0 +1,104 @@
+package partition
+
+import (
+	"github.com/hanzoai/stream/types"
+)
+
+// Config are the topic's settings that a partition obeys.
+type Config struct {
+	MaxMessageBytes int   // largest batch, 12 bytes of overhead included
+	LogAppendTime   bool  // message.timestamp.type
+	MaxAheadMillis  int64 // message.timestamp.after.max.ms
+	MaxBehindMillis int64 // message.timestamp.before.max.ms
+	KeysRequired    bool  // cleanup.policy contains compact
+}
+
+// AppendRequest is one partition's share of a produce request.
+type AppendRequest struct {
+	// Records is the field as it came: it must hold exactly one record batch
+	// of magic 2. It belongs to the partition until the result was delivered,
+	// and is stamped in place.
+	Records []byte
+	// NoZstd refuses zstd with UNSUPPORTED_COMPRESSION_TYPE (Produce below v7).
+	NoZstd bool
+	// Transactional says that the request carried a transactional id.
+	Transactional bool
+}
+
+// AppendResult answers one AppendRequest.
+type AppendResult struct {
+	// Err is nil, a *kerr.Error (a refusal: nothing stored) or a failure.
+	Err error
+	// Message explains a refusal to a person, "" if there is nothing to add.
+	Message    string
+	BaseOffset types.Offset // -1 with an error
+	LogStart   types.Offset // -1 with an error
+	AppendTime int64        // ms for LogAppendTime topics, else -1
+	// Records names the records to blame, by index in the batch.
+	Records []RecordError
+}
+
+// RecordError blames one record of a refused batch.
+type RecordError struct {
+	Index   int32
+	Message string
+}
+
+// ReadRequest asks for whole batches from the one that contains Offset.
+type ReadRequest struct {
+	Offset types.Offset
+	// MaxBytes bounds the result; 0 or less reads nothing.
+	MaxBytes int
+	// Whole returns the first batch whatever its size.
+	Whole bool
+	// Committed stops before the last stable offset (isolation level 1).
+	Committed bool
+}
+
+// ReadResult answers a ReadRequest.
+type ReadResult struct {
+	// Batches are stored bytes, several batches may lie in one slice; they are
+	// shared and must not be written to.
+	Batches                             [][]byte
+	Bytes                               int // sum of their lengths
+	HighWatermark, LastStable, LogStart types.Offset
+	// Aborted lists, for Committed, the aborted transactions that overlap the
+	// returned range, by first offset; never nil then.
+	Aborted []Aborted
+}
+
+// Aborted is one aborted transaction of a producer.
+type Aborted struct {
+	ProducerID int64
+	First      types.Offset
+}
+
+// Special timestamps of a LookupRequest, as in ListOffsets.
+const (
+	Latest        int64 = -1
+	Earliest      int64 = -2
+	MaxTimestamp  int64 = -3
+	EarliestLocal int64 = -4
+)
+
+// LookupRequest asks which offset belongs to a time.
+type LookupRequest struct {
+	Timestamp int64 // ms, or one of the special values above
+	Committed bool
+}
+
+// LookupResult answers a LookupRequest. Nothing found: -1, -1, -1.
+type LookupResult struct {
+	Offset      types.Offset
+	Timestamp   int64 // ms; -1 for Latest and Earliest
+	LeaderEpoch int32
+}
+
+// Status describes a partition to operators.
+type Status struct {
+	Start, End        types.Offset
+	Messages, Bytes   uint64
+	FirstSeq, LastSeq uint64
+	Replicas, InSync  int
+	Stopped           string // why it stopped; "" if it runs
+}

@@ -1,0 +1,105 @@
+package protocol
+
+import (
+	"context"
+
+	"github.com/hanzoai/stream/broker/group"
+	"github.com/hanzoai/stream/broker/partition"
+	"github.com/hanzoai/stream/broker/topic"
+	"github.com/hanzoai/stream/types"
+)
+
+// Node is a broker as clients see it.
+type Node struct {
+	ID   int32
+	Host string // no brackets around IPv6
+	Port int32
+	Rack *string
+}
+
+// Cluster tells who is there. Every API that names brokers asks it.
+type Cluster interface {
+	ClusterID() string
+	// Nodes lists the brokers, by id: exactly one in shared address mode.
+	Nodes() []Node
+	// Controller is the id of a node of Nodes.
+	Controller() int32
+	// Leader is the node that clients should ask for a partition.
+	Leader(id types.TopicID, partition int32) int32
+	// Coordinator is the node that clients should ask for a group.
+	Coordinator(group string) int32
+}
+
+// Topics finds and changes topics. Errors are *kerr.Error (refusals, as
+// UNKNOWN_TOPIC_OR_PARTITION) or failures of the store.
+type Topics interface {
+	Topic(ctx context.Context, name string) (*topic.Topic, error)
+	TopicByID(ctx context.Context, id types.TopicID) (*topic.Topic, error) // UNKNOWN_TOPIC_ID
+	Topics(ctx context.Context) ([]*topic.Topic, error)                    // by name
+	CreateTopic(ctx context.Context, s topic.Spec) (*topic.Topic, error)
+	// DeleteTopic deletes this very incarnation.
+	DeleteTopic(ctx context.Context, t *topic.Topic) error
+	// AutoCreate reports auto.create.topics.enable.
+	AutoCreate() bool
+	// TopicConfigs are all configs of a topic, by name (also of a spec that
+	// was only validated).
+	TopicConfigs(t *topic.Topic) []topic.ConfigValue
+	// BrokerConfigs are the broker's own, by name.
+	BrokerConfigs() []topic.ConfigValue
+}
+
+// Partition is one partition of one incarnation of a topic; partition.Partition
+// is the real one.
+type Partition interface {
+	// Submit queues one batch; calls are appended in the order made. done is
+	// called exactly once, from any goroutine, perhaps before Submit returns,
+	// and must not block.
+	Submit(r partition.AppendRequest, done func(partition.AppendResult))
+	Read(ctx context.Context, r partition.ReadRequest) (partition.ReadResult, error)
+	// Available estimates the bytes a Read at offset would find, from memory.
+	// An offset out of range is an error, as in Read.
+	Available(ctx context.Context, offset types.Offset, committed bool) (int, error)
+	// Notify sends on ch, without blocking, whenever what can be read changes
+	// or reading begins to fail.
+	Notify(ch chan<- struct{}) (cancel func())
+	Lookup(ctx context.Context, r partition.LookupRequest) (partition.LookupResult, error)
+}
+
+// Partitions opens partitions.
+type Partitions interface {
+	// Partition is UNKNOWN_TOPIC_OR_PARTITION for a number the topic lacks.
+	Partition(ctx context.Context, t *topic.Topic, n int32) (Partition, error)
+}
+
+// Groups are the consumer groups; group.Coordinator is the real one.
+type Groups interface {
+	Join(ctx context.Context, r group.JoinRequest) group.JoinResponse
+	Sync(ctx context.Context, r group.SyncRequest) group.SyncResponse
+	Heartbeat(ctx context.Context, m group.Membership) error
+	Leave(ctx context.Context, name string, members []group.LeaveMember) group.LeaveResponse
+	Commit(ctx context.Context, r group.CommitRequest) group.CommitResponse
+	Fetch(ctx context.Context, r group.FetchRequest) group.FetchResponse
+	Describe(ctx context.Context, name string) group.Description
+	// List filters by state and type, ignoring case; none means all.
+	List(ctx context.Context, states, types []string) ([]group.Listing, error)
+	Delete(ctx context.Context, name string) error
+}
+
+// Producers hand out producer ids.
+type Producers interface {
+	// ProducerID is unique in the cluster for ever.
+	ProducerID(ctx context.Context) (int64, error)
+}
+
+// Backend is all that the handlers need. Every error in its answers goes
+// through Code.
+type Backend interface {
+	Cluster
+	Topics
+	Partitions
+	Groups() Groups
+	Producers
+	// Code maps an error to the code a client sees: refusals as they are,
+	// failures logged once and mapped; group says that a coordinator API asks.
+	Code(err error, group bool) int16
+}
