@@ -1,0 +1,321 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hanzoai/stream/pubsub"
+)
+
+// ErrNodeTaken: another gateway answers under the node id asked for.
+var ErrNodeTaken = errors.New("node id is taken by a running gateway")
+
+// Deps are what a Cluster works on.
+type Deps struct {
+	Table  pubsub.Table // the bucket of gateways
+	Store  pubsub.Store // requests between gateways, connection events
+	Logger *slog.Logger
+}
+
+// Cluster is this gateway's membership and its view of the peers. All methods
+// are safe for concurrent use; Join comes first, then Run.
+type Cluster struct {
+	cfg  Config
+	deps Deps
+
+	// mu guards everything below. It is never held while waiting.
+	mu       sync.Mutex
+	self     Identity
+	rev      pubsub.Rev // of our key's last acknowledged write
+	renewals uint64
+	sent     time.Time // when the last acknowledged renewal was sent
+	upSince  time.Time // last return of the connection; zero while it is down
+	peers    map[int32]*seen
+	lives    map[Identity]time.Time // when each other life was last seen renewing
+	asked    map[Identity]time.Time // lives that the watch never showed: first asked about
+	settled  time.Time              // sending time of the last own renewal that the watch delivered
+	inFlight map[pubsub.Rev]time.Time
+	changed  chan struct{}
+}
+
+// seen is a peer's key in the watch.
+type seen struct {
+	Peer
+	rev   pubsub.Rev
+	since time.Time // sending time of the first own renewal delivered after rev; zero before one was
+}
+
+// New makes a Cluster that is not a member yet.
+func New(cfg Config, deps Deps) *Cluster {
+	cfg.defaults()
+	return &Cluster{
+		cfg: cfg, deps: deps,
+		upSince: time.Now(),
+		peers:   map[int32]*seen{}, lives: map[Identity]time.Time{}, asked: map[Identity]time.Time{},
+		inFlight: map[pubsub.Rev]time.Time{},
+		changed:  make(chan struct{}),
+	}
+}
+
+// Self is this gateway's present life.
+func (c *Cluster) Self() Identity {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.self
+}
+
+// Fresh reports whether an answer from memory may leave now: the last
+// acknowledged renewal was sent less than the time-to-live (less a margin) ago,
+// and after the connection last came back.
+func (c *Cluster) Fresh() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.upSince.IsZero() || c.sent.Before(c.upSince) {
+		return false
+	}
+	return atMost(c.sent, time.Now()) < c.cfg.TTL-c.cfg.margin()
+}
+
+// Changed returns a channel that is closed when the view of the cluster changes:
+// a gateway came, died or left, or this one had to begin a new life.
+func (c *Cluster) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed
+}
+
+func (c *Cluster) announceLocked() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// Peers lists the gateways that are alive, this one included, by node id.
+func (c *Cluster) Peers() []Peer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ps []Peer
+	for _, p := range c.peers {
+		if p.State == Alive {
+			ps = append(ps, p.Peer)
+		}
+	}
+	sortPeers(ps)
+	return ps
+}
+
+// MayAdopt reports whether what id owned may be taken over: that life has ended
+// for certain, and a time-to-live has passed since its last sign of life, so
+// that it no longer answers from memory either. It may turn true later: ask
+// again after Changed or a while.
+func (c *Cluster) MayAdopt(id Identity) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if id == c.self {
+		return false
+	}
+	if c.cfg.Alone {
+		return true
+	}
+	if p := c.peers[id.Node]; p != nil && p.Identity == id {
+		switch p.State {
+		case Alive:
+			return false
+		case Gone: // it said so itself, after it stopped answering
+			return true
+		}
+	}
+	if last, ok := c.lives[id]; ok {
+		return atLeast(last, now) >= c.cfg.TTL
+	}
+	// A life that the watch never showed: either it ended before we came, or
+	// the watch is behind. An own renewal sent after the question and
+	// delivered by the watch proves that it is not behind.
+	first, ok := c.asked[id]
+	if !ok {
+		c.asked[id] = now
+		return false
+	}
+	return atLeast(first, now) >= c.cfg.TTL && c.settled.After(first)
+}
+
+// Join makes this gateway a member under a node id and returns when its key is
+// written. ErrNodeTaken: the fixed id belongs to a gateway that answers, or
+// that still renews. It waits out a silent holder.
+func (c *Cluster) Join(ctx context.Context) error {
+	for {
+		node, expect, err := c.pick(ctx)
+		if err == nil {
+			err = c.register(ctx, node, expect)
+			if err == nil {
+				return nil
+			}
+		}
+		if !errors.Is(err, pubsub.ErrConflict) {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// pick chooses a node id and the revision of its key to overwrite.
+func (c *Cluster) pick(ctx context.Context) (int32, pubsub.Rev, error) {
+	keys := map[int32]pubsub.Value{}
+	err := c.deps.Table.Scan(ctx, pubsub.WatchOptions{}, 0, func(v pubsub.Value) error {
+		if p, err := decode(v.Key, nil2json(v)); err == nil {
+			keys[p.Node] = v
+		} else {
+			c.deps.Logger.Warn("unreadable gateway key", "key", v.Key, "error", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("read gateways: %w", err)
+	}
+	if c.cfg.Node != 0 {
+		rev, err := c.claim(ctx, c.cfg.Node, keys[c.cfg.Node])
+		return c.cfg.Node, rev, err
+	}
+	// Ids whose holder is certainly gone first, so that restarts keep ids low.
+	for node := int32(1); ; node++ {
+		v, ok := keys[node]
+		if !ok {
+			return node, 0, nil
+		}
+		p, err := decode(v.Key, nil2json(v))
+		if err != nil {
+			continue
+		}
+		if p.State != Alive || c.cfg.Alone {
+			c.remember(p)
+			return node, v.Rev, nil
+		}
+		switch alive, err := c.ask(ctx, p); {
+		case err != nil:
+			return 0, 0, err
+		case alive == no:
+			c.remember(p)
+			return node, v.Rev, nil
+		}
+	}
+}
+
+// claim gets the revision at which a fixed node id may be taken.
+func (c *Cluster) claim(ctx context.Context, node int32, v pubsub.Value) (pubsub.Rev, error) {
+	if v.Rev == 0 {
+		return 0, nil
+	}
+	p, err := decode(v.Key, nil2json(v))
+	if err != nil {
+		return 0, err
+	}
+	if p.State != Alive || c.cfg.Alone {
+		c.remember(p)
+		return v.Rev, nil
+	}
+	alive, err := c.ask(ctx, p)
+	switch {
+	case err != nil:
+		return 0, err
+	case alive == yes:
+		return 0, fmt.Errorf("%w: node %d at %s:%d", ErrNodeTaken, node, p.Host, p.Port)
+	case alive == no:
+		c.remember(p)
+		return v.Rev, nil
+	}
+	// Silent: it may be frozen or cut off. Wait as a peer would.
+	timer := time.NewTimer(c.cfg.TTL)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-timer.C:
+	}
+	now, err := c.deps.Table.Get(ctx, v.Key)
+	switch {
+	case errors.Is(err, pubsub.ErrNotFound):
+		return now.Rev, nil
+	case err != nil:
+		return 0, fmt.Errorf("read gateway %d: %w", node, err)
+	case now.Rev != v.Rev:
+		return 0, fmt.Errorf("%w: node %d at %s:%d renews its key", ErrNodeTaken, node, p.Host, p.Port)
+	}
+	c.remember(p)
+	return v.Rev, nil
+}
+
+// remember notes a life that we are about to end, as seen now.
+func (c *Cluster) remember(p Peer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.State == Gone {
+		c.lives[p.Identity] = time.Time{}
+		return
+	}
+	c.lives[p.Identity] = time.Now()
+}
+
+type answer int
+
+const (
+	silent answer = iota
+	yes
+	no
+)
+
+// ask asks the holder of a node id whether it is the life named in the table.
+func (c *Cluster) ask(ctx context.Context, p Peer) (answer, error) {
+	rctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	b, err := c.deps.Store.Request(rctx, c.subject(p.Node), nil)
+	switch {
+	case err == nil && string(b) == p.Incarnation:
+		return yes, nil
+	case err == nil: // a later life under the same id: the table will tell
+		return yes, nil
+	case errors.Is(err, pubsub.ErrNotFound):
+		return no, nil
+	case ctx.Err() != nil:
+		return silent, ctx.Err()
+	}
+	return silent, nil
+}
+
+func (c *Cluster) subject(node int32) string {
+	return c.cfg.Prefix + "-gateways." + keyOf(node)
+}
+
+// register writes the key of a new life.
+func (c *Cluster) register(ctx context.Context, node int32, expect pubsub.Rev) error {
+	id := Identity{Node: node, Incarnation: rand.Text()}
+	r := record{V: recordVersion, Incarnation: id.Incarnation, State: Alive, Host: c.cfg.Host, Port: c.cfg.Port}
+	sent := time.Now()
+	rev, err := pubsub.Put(ctx, c.deps.Table, pubsub.Write{Key: keyOf(node), Data: r.encode(), Expect: expect})
+	if err != nil {
+		return fmt.Errorf("register as node %d: %w", node, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.self.Incarnation != "" {
+		c.lives[c.self] = sent // our former life: ended now
+	}
+	c.self, c.rev, c.sent, c.renewals = id, rev, sent, 0
+	c.inFlight[rev] = sent
+	c.announceLocked()
+	c.deps.Logger.Info("joined", "node", node, "incarnation", id.Incarnation)
+	return nil
+}
+
+func nil2json(v pubsub.Value) []byte {
+	if v.Deleted || len(v.Data) == 0 {
+		return []byte(`{"state":"gone"}`)
+	}
+	return v.Data
+}

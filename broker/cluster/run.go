@@ -1,0 +1,226 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hanzoai/stream/pubsub"
+)
+
+// Run renews the membership and watches the peers until ctx ends. When this
+// gateway is found dead it begins a new life; who owns something under the old
+// one learns it from Changed. It returns an error only for what it cannot go
+// on from.
+func (c *Cluster) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.deps.Store.OnConnection(c.connection)
+	stop, err := c.deps.Store.Serve(c.subject(c.Self().Node), func(context.Context, []byte) []byte {
+		return []byte(c.Self().Incarnation)
+	})
+	if err != nil {
+		return fmt.Errorf("serve peers: %w", err)
+	}
+	defer stop()
+	watch := make(chan error, 1)
+	go func() {
+		watch <- c.deps.Table.Watch(ctx, pubsub.WatchOptions{}, func(v pubsub.Value) error {
+			c.observe(v)
+			return nil
+		})
+	}()
+	defer func() { <-watch }()
+	defer cancel()
+	tick := time.NewTicker(c.cfg.Renew)
+	defer tick.Stop()
+	for {
+		if err := c.renew(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			c.deps.Logger.Warn("renewal failed", "error", err)
+		}
+		c.bury(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-watch:
+			watch <- nil
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("watch gateways: %w", err)
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *Cluster) connection(up bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if up {
+		c.upSince = time.Now()
+	} else {
+		c.upSince = time.Time{}
+	}
+}
+
+// renew writes our key once more. It repeats at once what timed out.
+func (c *Cluster) renew(ctx context.Context) error {
+	c.mu.Lock()
+	c.renewals++
+	self, rev := c.self, c.rev
+	r := record{V: recordVersion, Incarnation: self.Incarnation, State: Alive, Host: c.cfg.Host, Port: c.cfg.Port, Renewals: c.renewals}
+	c.mu.Unlock()
+	w := pubsub.Write{Key: keyOf(self.Node), Data: r.encode(), Expect: rev}
+	// The first of several identical sends is the one that may have been
+	// stored: freshness counts from it.
+	first := time.Now()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, c.cfg.Renew)
+		got, err := c.deps.Table.Set(attempt, w)
+		cancel()
+		switch {
+		case err == nil:
+			c.renewed(got, first)
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, pubsub.ErrOutcomeUnknown):
+			continue
+		case !errors.Is(err, pubsub.ErrConflict):
+			return err // not stored: the next tick tries again
+		}
+		read, cancel := context.WithTimeout(ctx, c.cfg.Renew)
+		v, err := c.deps.Table.Get(read, w.Key)
+		cancel()
+		if err != nil && !errors.Is(err, pubsub.ErrNotFound) {
+			return err
+		}
+		if p, derr := decode(w.Key, nil2json(v)); derr == nil && p.Identity == self && p.State == Alive && v.Rev > rev {
+			c.renewed(v.Rev, first)
+			return nil
+		} else if derr == nil && v.Rev <= rev {
+			// A leader that does not know our own last write yet: no news.
+			return fmt.Errorf("read gateway %d: %w: leader is behind", self.Node, pubsub.ErrUnavailable)
+		}
+		c.deps.Logger.Warn("found dead; beginning a new life", "node", self.Node, "incarnation", self.Incarnation)
+		return c.register(ctx, self.Node, v.Rev)
+	}
+}
+
+func (c *Cluster) renewed(rev pubsub.Rev, sent time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if rev > c.rev {
+		c.rev = rev
+	}
+	if sent.After(c.sent) {
+		c.sent = sent
+	}
+	c.inFlight[rev] = sent
+}
+
+// observe applies one value of the watch.
+func (c *Cluster) observe(v pubsub.Value) {
+	p, err := decode(v.Key, nil2json(v))
+	if err != nil {
+		c.deps.Logger.Warn("unreadable gateway key", "key", v.Key, "error", err)
+		return
+	}
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.peers[p.Node]
+	c.peers[p.Node] = &seen{Peer: p, rev: v.Rev}
+	if p.Identity != c.self && p.State == Alive {
+		c.lives[p.Identity] = now
+		delete(c.asked, p.Identity)
+	}
+	if p.Identity == c.self && p.State == Alive {
+		// Everything stored before this revision was delivered. The watch may
+		// be ahead of the acknowledgement: then it counts from now, later
+		// than the sending, which errs towards waiting.
+		sent, ok := c.inFlight[v.Rev]
+		if !ok {
+			sent = now
+		}
+		for rev := range c.inFlight {
+			if rev <= v.Rev {
+				delete(c.inFlight, rev)
+			}
+		}
+		if sent.After(c.settled) {
+			c.settled = sent
+		}
+		for _, s := range c.peers {
+			if s.since.IsZero() && s.rev < v.Rev {
+				s.since = sent
+			}
+		}
+	}
+	if old == nil || old.Identity != p.Identity || old.State != p.State {
+		c.announceLocked()
+	}
+}
+
+// bury marks peers dead: those of whom the watch showed no revision between two
+// own renewals at least a time-to-live apart. The write names the revision last
+// seen, so a renewal that comes in between makes it fail.
+func (c *Cluster) bury(ctx context.Context) {
+	type body struct {
+		key  string
+		data []byte
+		rev  pubsub.Rev
+	}
+	var dead []body
+	c.mu.Lock()
+	for node, s := range c.peers {
+		if node == c.self.Node || s.State != Alive || s.since.IsZero() || atLeast(s.since, c.settled) < c.cfg.TTL {
+			continue
+		}
+		r := record{V: recordVersion, Incarnation: s.Incarnation, State: Dead, Host: s.Host, Port: s.Port}
+		dead = append(dead, body{keyOf(node), r.encode(), s.rev})
+	}
+	c.mu.Unlock()
+	for _, d := range dead {
+		attempt, cancel := context.WithTimeout(ctx, c.cfg.Renew)
+		_, err := c.deps.Table.Set(attempt, pubsub.Write{Key: d.key, Data: d.data, Expect: d.rev})
+		cancel()
+		c.deps.Logger.Warn("peer shows no sign of life; marked dead", "node", d.key, "error", err)
+	}
+}
+
+// Leave writes that this gateway has gone, after it stopped answering, so that
+// others take over without waiting. Run must have ended.
+func (c *Cluster) Leave(ctx context.Context) error {
+	c.mu.Lock()
+	self, rev := c.self, c.rev
+	c.sent = time.Time{} // never fresh again
+	c.mu.Unlock()
+	r := record{V: recordVersion, Incarnation: self.Incarnation, State: Gone, Host: c.cfg.Host, Port: c.cfg.Port}
+	for range 2 {
+		_, err := pubsub.Put(ctx, c.deps.Table, pubsub.Write{Key: keyOf(self.Node), Data: r.encode(), Expect: rev})
+		if !errors.Is(err, pubsub.ErrConflict) {
+			return err
+		}
+		// A last renewal whose acknowledgement was lost.
+		v, gerr := c.deps.Table.Get(ctx, keyOf(self.Node))
+		if gerr != nil {
+			return gerr
+		}
+		if p, derr := decode(v.Key, nil2json(v)); derr != nil || p.Identity != self {
+			return nil // someone else's by now
+		}
+		rev = v.Rev
+	}
+	return nil
+}
+
+func sortPeers(ps []Peer) {
+	slices.SortFunc(ps, func(a, b Peer) int { return cmp.Compare(a.Node, b.Node) })
+}
