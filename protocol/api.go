@@ -9,7 +9,7 @@ import (
 // request is one decoded request of one connection.
 type request struct {
 	kmsg.Request        // decoded, its version set
-	conn         *conn  // peer address, software name, principal
+	conn         *conn  // peer host, client software, listener
 	clientID     string // null is ""
 }
 
@@ -20,8 +20,15 @@ type api struct {
 	min, max int16
 	// anonymous APIs are served before login.
 	anonymous bool
+	// lends says that nothing of a decoded request is kept once it was
+	// answered, so that its bytes may serve the next one. A request's []byte
+	// fields share the frame's bytes, so APIs that hand such a field on to
+	// somebody who may keep it (JoinGroup, SyncGroup) must not set it.
+	lends bool
 	// serve answers a request: exactly one of response and error is non-nil. An
-	// error means "close without an answer" and is never one of Kafka's.
+	// error means "close without an answer" and is never one of Kafka's. The
+	// response's version is set by the caller of serve. ctx ends when the
+	// client is gone or the server stops waiting for it.
 	serve func(h *handler, ctx context.Context, r *request) (kmsg.Response, error)
 	// submit starts a request and returns a function that waits for its answer:
 	// a nil response without error means that the client wants none. The next
@@ -34,6 +41,9 @@ type handler struct {
 	backend Backend
 	config  Config
 	apis    map[int16]*api
+	// draining is closed when the server begins to drain: requests that wait
+	// for something to happen answer early then.
+	draining <-chan struct{}
 }
 
 // apis lists every API that is served, in key order. Each row is declared in
