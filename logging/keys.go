@@ -13,4 +13,7 @@ const (
 	Partition = "partition"
 	Group     = "group"
 	Error     = "error"
+
+	// Suppressed counts the lines of a kind that throttling left out.
+	Suppressed = "suppressed"
 )
