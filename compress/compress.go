@@ -1,0 +1,263 @@
+package compress
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	xerial "github.com/eapache/go-xerial-snappy"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+)
+
+// Codec is the number in a batch's attributes (org.apache.kafka.common.record.CompressionType).
+type Codec int8
+
+// The codecs that exist.
+const (
+	None Codec = iota
+	Gzip
+	Snappy
+	LZ4
+	Zstd
+)
+
+// String gives the codec's name as in compression.type.
+func (c Codec) String() string {
+	switch c {
+	case None:
+		return "none"
+	case Gzip:
+		return "gzip"
+	case Snappy:
+		return "snappy"
+	case LZ4:
+		return "lz4"
+	case Zstd:
+		return "zstd"
+	}
+	return fmt.Sprintf("codec %d", int8(c))
+}
+
+// Errors of Decode and Encode; anything else that is wrong with the bytes is
+// ErrCorrupt too.
+var (
+	// ErrLimit: the output would be larger than allowed. How much larger is not
+	// known, decoding stopped there.
+	ErrLimit = errors.New("decompresses to more than allowed")
+	// ErrCorrupt: not what the codec makes.
+	ErrCorrupt = errors.New("compressed data is corrupt")
+	// ErrCodec: a number that means no codec.
+	ErrCodec = errors.New("unknown compression codec")
+)
+
+const (
+	// ratio: whatever the caller's limit, this many times the input is allowed.
+	ratio = 8
+	// window is the largest zstd window: what zstd needs up to level 19 and
+	// Kafka's clients ever use. A frame that announces more is refused before
+	// memory is made for it.
+	window = 8 << 20
+)
+
+// Decode decompresses src and appends the result to dst. The result is at most
+// the larger of limit and eight times src; beyond that the error is ErrLimit.
+// With None the bytes are copied under the same limit. Memory grows with the
+// output made, never with a size that src announces.
+func Decode(dst []byte, c Codec, src []byte, limit int) ([]byte, error) {
+	limit = max(limit, ratio*len(src))
+	switch c {
+	case None:
+		return append(dst, src...), nil // len(src) <= limit
+	case Gzip:
+		z := gzipReaders.Get().(*gzip.Reader)
+		defer gzipReaders.Put(z)
+		if err := z.Reset(bytes.NewReader(src)); err != nil {
+			return dst, fmt.Errorf("%w: gzip: %w", ErrCorrupt, err)
+		}
+		return drain(dst, z, limit, c)
+	case Snappy:
+		return decodeSnappy(dst, src, limit)
+	case LZ4:
+		z := lz4Readers.Get().(*lz4.Reader)
+		defer lz4Readers.Put(z)
+		z.Reset(bytes.NewReader(src))
+		return drain(dst, z, limit, c)
+	case Zstd:
+		z := zstdReaders.Get().(*zstd.Decoder)
+		defer zstdReaders.Put(z)
+		if err := z.Reset(bytes.NewReader(src)); err != nil {
+			return dst, fmt.Errorf("%w: zstd: %w", ErrCorrupt, err)
+		}
+		return drain(dst, z, limit, c)
+	}
+	return dst, fmt.Errorf("%w: %d", ErrCodec, c)
+}
+
+// Encode compresses src and appends the result to dst, in the form that the
+// Java client writes (snappy: xerial frames with big-endian version fields).
+func Encode(dst []byte, c Codec, src []byte) ([]byte, error) {
+	switch c {
+	case None:
+		return append(dst, src...), nil
+	case Gzip:
+		z := gzipWriters.Get().(*gzip.Writer)
+		defer gzipWriters.Put(z)
+		w := appender{dst}
+		z.Reset(&w)
+		return finish(&w, z, src, c)
+	case Snappy:
+		return append(dst, xerial.EncodeStream(nil, src)...), nil
+	case LZ4:
+		z := lz4Writers.Get().(*lz4.Writer)
+		defer lz4Writers.Put(z)
+		w := appender{dst}
+		z.Reset(&w)
+		return finish(&w, z, src, c)
+	case Zstd:
+		z := zstdWriters.Get().(*zstd.Encoder)
+		defer zstdWriters.Put(z)
+		return z.EncodeAll(src, dst), nil
+	}
+	return dst, fmt.Errorf("%w: %d", ErrCodec, c)
+}
+
+// Codec states are large, so they are reused. A reader that met an error is
+// fine after its next Reset.
+var (
+	gzipReaders = sync.Pool{New: func() any { return new(gzip.Reader) }}
+	gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+	lz4Readers  = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
+	lz4Writers  = sync.Pool{New: func() any {
+		w := lz4.NewWriter(nil)
+		must(w.Apply(lz4.BlockSizeOption(lz4.Block64Kb), lz4.ChecksumOption(false), lz4.ConcurrencyOption(1)))
+		return w
+	}}
+	zstdReaders = sync.Pool{New: func() any {
+		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
+		must(err)
+		return z
+	}}
+	zstdWriters = sync.Pool{New: func() any {
+		z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+		must(err)
+		return z
+	}}
+)
+
+// must is for options that are constant.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// drain reads r to its end, at most limit bytes.
+func drain(dst []byte, r io.Reader, limit int, c Codec) ([]byte, error) {
+	start := len(dst)
+	for {
+		if cap(dst)-len(dst) < 512 {
+			dst = grow(dst, max(512, len(dst)-start))
+		}
+		n, err := r.Read(dst[len(dst):cap(dst)])
+		dst = dst[:len(dst)+n]
+		if len(dst)-start > limit {
+			return dst[:start], fmt.Errorf("%w: %s, limit %d bytes", ErrLimit, c, limit)
+		}
+		if err == io.EOF { //nolint:errorlint // a wrapped EOF is a stream that was cut
+			return dst, nil
+		}
+		if err != nil {
+			if errors.Is(err, zstd.ErrWindowSizeExceeded) {
+				return dst[:start], fmt.Errorf("%w: zstd window above %d bytes", ErrLimit, window)
+			}
+			return dst[:start], fmt.Errorf("%w: %s: %w", ErrCorrupt, c, err)
+		}
+	}
+}
+
+func grow(b []byte, n int) []byte {
+	g := make([]byte, len(b), len(b)+n)
+	copy(g, b)
+	return g
+}
+
+// xerialMagic starts the framed form of snappy that the Java client writes; 8
+// bytes of versions follow, then blocks with an int32 length each.
+var xerialMagic = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
+
+const xerialHeader = 16
+
+// decodeSnappy takes both forms. A block announces its decoded size, so the
+// limit is checked before memory is made; a block cannot decode to more than it
+// announces.
+func decodeSnappy(dst, src []byte, limit int) ([]byte, error) {
+	if len(src) < xerialHeader || !bytes.HasPrefix(src, xerialMagic) {
+		return decodeBlock(dst, src, limit)
+	}
+	start := len(dst)
+	for p := src[xerialHeader:]; len(p) > 0; {
+		if len(p) < 4 {
+			return dst[:start], fmt.Errorf("%w: snappy: frame ends in a block length", ErrCorrupt)
+		}
+		n := int64(int32(binary.BigEndian.Uint32(p)))
+		p = p[4:]
+		if n < 0 || n > int64(len(p)) {
+			return dst[:start], fmt.Errorf("%w: snappy: block of %d bytes, %d there", ErrCorrupt, n, len(p))
+		}
+		var err error
+		if dst, err = decodeBlock(dst, p[:n], limit-(len(dst)-start)); err != nil {
+			return dst[:start], err
+		}
+		p = p[n:]
+	}
+	return dst, nil
+}
+
+func decodeBlock(dst, src []byte, limit int) ([]byte, error) {
+	n, err := snappy.DecodedLen(src)
+	if err != nil {
+		return dst, fmt.Errorf("%w: snappy: %w", ErrCorrupt, err)
+	}
+	if n > limit {
+		return dst, fmt.Errorf("%w: snappy, limit %d bytes", ErrLimit, limit)
+	}
+	// The densest block is a run of three-byte copies of 64 bytes each; one
+	// that announces more than that lies, and gets no memory.
+	if n > 64*len(src) {
+		return dst, fmt.Errorf("%w: snappy: %d bytes announce %d", ErrCorrupt, len(src), n)
+	}
+	if cap(dst)-len(dst) < n {
+		dst = grow(dst, max(n, len(dst)))
+	}
+	out, err := snappy.Decode(dst[len(dst):len(dst)+n], src)
+	if err != nil {
+		return dst, fmt.Errorf("%w: snappy: %w", ErrCorrupt, err)
+	}
+	return dst[:len(dst)+len(out)], nil
+}
+
+// appender is an io.Writer over a slice.
+type appender struct{ b []byte }
+
+func (a *appender) Write(p []byte) (int, error) {
+	a.b = append(a.b, p...)
+	return len(p), nil
+}
+
+func finish(w *appender, z io.WriteCloser, src []byte, c Codec) ([]byte, error) {
+	n := len(w.b)
+	_, err := z.Write(src)
+	if err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		return w.b[:n], fmt.Errorf("compress with %s: %w", c, err)
+	}
+	return w.b, nil
+}
