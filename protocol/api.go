@@ -48,4 +48,20 @@ type handler struct {
 
 // apis lists every API that is served, in key order. Each row is declared in
 // the file of its API.
-var apis = []*api{}
+var apis = []*api{
+	&offsetCommitAPI,
+	&offsetFetchAPI,
+	&findCoordinatorAPI,
+	&joinGroupAPI,
+	&heartbeatAPI,
+	&leaveGroupAPI,
+	&syncGroupAPI,
+	&describeGroupsAPI,
+	&listGroupsAPI,
+	&createTopicsAPI,
+	&deleteTopicsAPI,
+	&initProducerIDAPI,
+	&describeConfigsAPI,
+	&deleteGroupsAPI,
+	&describeClusterAPI,
+}

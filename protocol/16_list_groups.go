@@ -1,0 +1,33 @@
+package protocol
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// ListGroups (key 16, v0–v5) lists the groups.
+//
+//   - Filters ignore case; no filter means all; an unknown state or type matches
+//     nothing and is no error.
+//   - Groups that hold offsets only are listed too, with protocol type "".
+//
+// v1 throttle time; v3 flexible; v4 state and state filter (KIP-518); v5 type
+// and type filter (KIP-848).
+var listGroupsAPI = api{key: 16, min: 0, max: 5, serve: (*handler).listGroups}
+
+func (h *handler) listGroups(ctx context.Context, r *request) (kmsg.Response, error) {
+	req := r.Request.(*kmsg.ListGroupsRequest)
+	resp := req.ResponseKind().(*kmsg.ListGroupsResponse)
+	groups, err := h.backend.Groups().List(ctx, req.StatesFilter, req.TypesFilter)
+	if err != nil {
+		resp.ErrorCode = h.backend.Code(err, true)
+		return resp, nil
+	}
+	for _, g := range groups {
+		sg := kmsg.NewListGroupsResponseGroup()
+		sg.Group, sg.ProtocolType, sg.GroupState, sg.GroupType = g.Group, g.ProtocolType, g.State, g.Type
+		resp.Groups = append(resp.Groups, sg)
+	}
+	return resp, nil
+}
