@@ -1,0 +1,2 @@
+// Package cli runs Apache Kafka's own command line tools against a broker.
+package cli

@@ -1,0 +1,67 @@
+package tools
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/hanzoai/stream/test/testkit"
+)
+
+// classes are the main classes of Kafka's command line tools, release 4.3.
+var classes = map[string]string{
+	"kafka-configs":            "kafka.admin.ConfigCommand",
+	"kafka-console-consumer":   "org.apache.kafka.tools.consumer.ConsoleConsumer",
+	"kafka-console-producer":   "org.apache.kafka.tools.ConsoleProducer",
+	"kafka-consumer-groups":    "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+	"kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+	"kafka-get-offsets":        "org.apache.kafka.tools.GetOffsetShell",
+	"kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+	"kafka-server-start":       "kafka.Kafka",
+	"kafka-storage":            "kafka.tools.StorageTool",
+	"kafka-topics":             "org.apache.kafka.tools.TopicCommand",
+}
+
+// Kafka is a run of one of Kafka's tools: the one of KAFKA_BIN_DIR, if that is
+// set, else from the jars of setup.sh.
+func Kafka(t testing.TB, name string, args ...string) Run {
+	t.Helper()
+	return kafka(t, name, "256m", args)
+}
+
+// KafkaServer is a run of Apache Kafka itself.
+func KafkaServer(t testing.TB, properties string) Run {
+	t.Helper()
+	return kafka(t, "kafka-server-start", "512m", []string{properties})
+}
+
+func kafka(t testing.TB, name, heap string, args []string) Run {
+	t.Helper()
+	if dir := os.Getenv("KAFKA_BIN_DIR"); dir != "" {
+		return Run{Path: filepath.Join(dir, name+".sh"), Args: args, Env: []string{"KAFKA_HEAP_OPTS=-Xmx" + heap}}
+	}
+	class, ok := classes[name]
+	if !ok {
+		t.Fatalf("no class is known for the tool %s", name)
+	}
+	java, err := exec.LookPath("java")
+	if err != nil {
+		Missing(t, "%v", err)
+	}
+	return Run{Path: java, Args: append([]string{
+		"-Xmx" + heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=" + tier(name), "-Xshare:auto",
+		"-Dlog4j2.configurationFile=" + filepath.Join(testkit.Root(), "test/e2e/kafka/log4j2.xml"),
+		"-cp", installed(t, "kafka/libs") + "/*", class,
+	}, args...)}
+}
+
+// tier is the highest compiler used: short-lived tools start faster with the
+// first alone.
+func tier(name string) string {
+	switch name {
+	case "kafka-server-start", "kafka-producer-perf-test", "kafka-consumer-perf-test":
+		return "4"
+	}
+	return "1"
+}

@@ -1,0 +1,37 @@
+package testkit
+
+import (
+	"testing"
+	"time"
+)
+
+// Poll calls f until it returns nil, and fails the test with its last error
+// when that took longer than limit. It is for conditions of another process,
+// which no channel can announce.
+func Poll(t testing.TB, limit time.Duration, what string, f func() error) {
+	t.Helper()
+	if err := poll(limit, nil, f); err != nil {
+		t.Fatalf("%s: not within %v: %v", what, limit, err)
+	}
+}
+
+// poll is Poll without a test; it gives up early once stop is closed.
+func poll(limit time.Duration, stop <-chan struct{}, f func() error) error {
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-deadline.C:
+			return err
+		case <-stop:
+			return err
+		case <-tick.C:
+		}
+	}
+}

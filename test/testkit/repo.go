@@ -1,0 +1,54 @@
+package testkit
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// Root is the folder of the checkout.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+}
+
+// Cache is the folder of the checkout for what tests install and build. It may
+// be deleted at any time when no test runs.
+func Cache() string { return filepath.Join(Root(), ".cache") }
+
+var build = sync.OnceValues(func() (string, error) {
+	if bin := os.Getenv("STREAM_BIN"); bin != "" {
+		return filepath.Abs(bin)
+	}
+	dir := filepath.Join(Cache(), "bin")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	// Built beside the target and renamed, since another test process may be
+	// running the old one.
+	bin := filepath.Join(dir, "stream")
+	tmp := fmt.Sprintf("%s.%d", bin, os.Getpid())
+	defer os.Remove(tmp)
+	cmd := exec.Command("go", "build", "-o", tmp, ".")
+	cmd.Dir = Root()
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build stream: %w\n%s", err, out)
+	}
+	return bin, os.Rename(tmp, bin)
+})
+
+// Binary builds the stream binary, once per test process, and returns its
+// path. STREAM_BIN names a binary to use instead.
+func Binary(t testing.TB) string {
+	t.Helper()
+	bin, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}
