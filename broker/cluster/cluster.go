@@ -41,6 +41,9 @@ type Cluster struct {
 	settled  time.Time              // sending time of the last own renewal that the watch delivered
 	inFlight map[pubsub.Rev]time.Time
 	changed  chan struct{}
+
+	// unserve ends answering peers who ask whether we live; set by Join.
+	unserve func()
 }
 
 // seen is a peer's key in the watch.
@@ -150,12 +153,21 @@ func (c *Cluster) MayAdopt(id Identity) bool {
 func (c *Cluster) Join(ctx context.Context) error {
 	for {
 		node, expect, err := c.pick(ctx)
-		if err == nil {
-			err = c.register(ctx, node, expect)
-			if err == nil {
-				return nil
-			}
+		if err != nil {
+			return err
 		}
+		// Answer before the key is written, or who comes next finds a key
+		// without anyone behind it.
+		c.unserve, err = c.deps.Store.Serve(c.subject(node), func(context.Context, []byte) []byte {
+			return []byte(c.Self().Incarnation)
+		})
+		if err != nil {
+			return fmt.Errorf("serve peers: %w", err)
+		}
+		if err = c.register(ctx, node, expect); err == nil {
+			return nil
+		}
+		c.unserve()
 		if !errors.Is(err, pubsub.ErrConflict) {
 			return err
 		}

@@ -19,13 +19,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.deps.Store.OnConnection(c.connection)
-	stop, err := c.deps.Store.Serve(c.subject(c.Self().Node), func(context.Context, []byte) []byte {
-		return []byte(c.Self().Incarnation)
-	})
-	if err != nil {
-		return fmt.Errorf("serve peers: %w", err)
-	}
-	defer stop()
+	defer c.unserve()
 	watch := make(chan error, 1)
 	go func() {
 		watch <- c.deps.Table.Watch(ctx, pubsub.WatchOptions{}, func(v pubsub.Value) error {
