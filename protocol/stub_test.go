@@ -1,0 +1,182 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/hanzoai/stream/broker/group"
+	"github.com/hanzoai/stream/broker/topic"
+	"github.com/hanzoai/stream/types"
+)
+
+// errStore is a failure: not one of Kafka's errors.
+var errStore = errors.New("stream kafka-orders-0 at 10.0.0.7 did not answer")
+
+// stub is a backend whose answers a test writes down. A call that the test did
+// not expect panics.
+type stub struct {
+	Backend // nil: what is not below is not expected
+
+	nodes       []Node
+	controller  int32
+	coordinator func(group string) int32
+
+	topics   []*topic.Topic
+	topicErr error // instead of any topic
+
+	create  func(ctx context.Context, s topic.Spec) (*topic.Topic, error)
+	delete  func(ctx context.Context, t *topic.Topic) error
+	configs []topic.ConfigValue // of every topic
+	broker  []topic.ConfigValue
+
+	producerID func() (int64, error)
+	groups     stubGroups
+}
+
+// stubGroups has a function per call.
+type stubGroups struct {
+	join      func(group.JoinRequest) group.JoinResponse
+	sync      func(group.SyncRequest) group.SyncResponse
+	heartbeat func(group.Membership) error
+	leave     func(string, []group.LeaveMember) group.LeaveResponse
+	commit    func(group.CommitRequest) group.CommitResponse
+	fetch     func(group.FetchRequest) group.FetchResponse
+	describe  func(string) group.Description
+	list      func(states, types []string) ([]group.Listing, error)
+	delete    func(string) error
+}
+
+func (s *stub) ClusterID() string                  { return "clusterclusterclusterc" }
+func (s *stub) Nodes() []Node                      { return s.nodes }
+func (s *stub) Controller() int32                  { return s.controller }
+func (s *stub) Coordinator(g string) int32         { return s.coordinator(g) }
+func (s *stub) Groups() Groups                     { return s.groups }
+func (s *stub) BrokerConfigs() []topic.ConfigValue { return s.broker }
+
+func (s *stub) TopicConfigs(*topic.Topic) []topic.ConfigValue { return s.configs }
+
+func (s *stub) Topic(_ context.Context, name string) (*topic.Topic, error) {
+	if s.topicErr != nil {
+		return nil, s.topicErr
+	}
+	for _, t := range s.topics {
+		if t.Name == name {
+			return t, nil
+		}
+	}
+	return nil, kerr.UnknownTopicOrPartition
+}
+
+func (s *stub) TopicByID(_ context.Context, id types.TopicID) (*topic.Topic, error) {
+	if s.topicErr != nil {
+		return nil, s.topicErr
+	}
+	for _, t := range s.topics {
+		if t.ID == id {
+			return t, nil
+		}
+	}
+	return nil, kerr.UnknownTopicID
+}
+
+func (s *stub) CreateTopic(ctx context.Context, spec topic.Spec) (*topic.Topic, error) {
+	return s.create(ctx, spec)
+}
+func (s *stub) DeleteTopic(ctx context.Context, t *topic.Topic) error { return s.delete(ctx, t) }
+func (s *stub) ProducerID(context.Context) (int64, error)             { return s.producerID() }
+
+// Code is what a broker says, in short.
+func (s *stub) Code(err error, group bool) int16 {
+	k := (*kerr.Error)(nil)
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &k):
+		return k.Code
+	case errors.Is(err, context.DeadlineExceeded):
+		return kerr.RequestTimedOut.Code
+	case group:
+		return kerr.CoordinatorNotAvailable.Code
+	}
+	return kerr.KafkaStorageError.Code
+}
+
+func (g stubGroups) Join(_ context.Context, r group.JoinRequest) group.JoinResponse { return g.join(r) }
+func (g stubGroups) Sync(_ context.Context, r group.SyncRequest) group.SyncResponse { return g.sync(r) }
+func (g stubGroups) Heartbeat(_ context.Context, m group.Membership) error          { return g.heartbeat(m) }
+func (g stubGroups) Leave(_ context.Context, name string, m []group.LeaveMember) group.LeaveResponse {
+	return g.leave(name, m)
+}
+func (g stubGroups) Commit(_ context.Context, r group.CommitRequest) group.CommitResponse {
+	return g.commit(r)
+}
+func (g stubGroups) Fetch(_ context.Context, r group.FetchRequest) group.FetchResponse {
+	return g.fetch(r)
+}
+func (g stubGroups) Describe(_ context.Context, name string) group.Description {
+	return g.describe(name)
+}
+func (g stubGroups) List(_ context.Context, states, types []string) ([]group.Listing, error) {
+	return g.list(states, types)
+}
+func (g stubGroups) Delete(_ context.Context, name string) error { return g.delete(name) }
+
+// stubTopic makes a topic whose id begins with n.
+func stubTopic(n byte, name string, partitions int32) *topic.Topic {
+	return &topic.Topic{Name: name, ID: types.TopicID{n, 15: 1}, Partitions: partitions, Replicas: 1}
+}
+
+// asked sends a request through its bytes, as a client does, and gives the
+// answer as that client reads it.
+func asked[R kmsg.Response](t *testing.T, b Backend, row *api, version int16, req kmsg.Request) R {
+	t.Helper()
+	if req.Key() != row.key {
+		t.Fatalf("row of key %d asked with a request of key %d", row.key, req.Key())
+	}
+	req.SetVersion(version)
+	got := kmsg.RequestForKey(row.key)
+	got.SetVersion(version)
+	if err := got.ReadFrom(req.AppendTo(nil)); err != nil {
+		t.Fatalf("v%d: decode the request: %v", version, err)
+	}
+	h := &handler{backend: b}
+	resp, err := row.serve(h, t.Context(), &request{Request: got, conn: &conn{host: "10.1.2.3"}, clientID: "me"})
+	if err != nil {
+		t.Fatalf("v%d: no answer: %v", version, err)
+	}
+	if resp.Key() != row.key {
+		t.Fatalf("v%d: answer of key %d", version, resp.Key())
+	}
+	resp.SetVersion(version)
+	back := kmsg.ResponseForKey(row.key)
+	back.SetVersion(version)
+	if err := back.ReadFrom(resp.AppendTo(nil)); err != nil {
+		t.Fatalf("v%d: decode the answer: %v", version, err)
+	}
+	return back.(R)
+}
+
+// versions runs a test for each version of an API.
+func versions(t *testing.T, row *api, f func(t *testing.T, v int16)) {
+	t.Helper()
+	for v := row.min; v <= row.max; v++ {
+		t.Run(fmt.Sprintf("v%d", v), func(t *testing.T) { f(t, v) })
+	}
+}
+
+// same compares, nil and empty being two things, unexported fields included.
+func same(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if d := cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })); d != "" {
+		t.Errorf("%s (-want +got):\n%s", what, d)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
