@@ -1,0 +1,210 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// memory is what this process may use.
+type memory struct {
+	Limit  byteSize // what budgets are parts of; never 0
+	Origin string
+	set    int64 // to hand to the runtime; 0: it has a limit already
+	gcSet  bool  // the user chose GOGC
+}
+
+// fallbackMemory is assumed where the system does not tell.
+const fallbackMemory = 1 << 30
+
+// readMemory finds the limit: GOMEMLIMIT, else 90 % of the control group's,
+// else 75 % of the machine's memory.
+func readMemory() memory {
+	m := findMemory(os.ReadFile, os.Getenv("GOMEMLIMIT") != "", debug.SetMemoryLimit(-1))
+	m.gcSet = os.Getenv("GOGC") != ""
+	return m
+}
+
+type readFileFunc func(string) ([]byte, error)
+
+func findMemory(read readFileFunc, given bool, runtimeLimit int64) memory {
+	if given && runtimeLimit != math.MaxInt64 {
+		return memory{Limit: byteSize(runtimeLimit), Origin: "GOMEMLIMIT"}
+	}
+	m := memory{Limit: fallbackMemory, Origin: "assumed"}
+	total := machineMemory(read)
+	cg := cgroupMemory(read)
+	switch {
+	case cg > 0 && (total == 0 || cg < total):
+		m.Limit, m.Origin = byteSize(cg/10*9), "90 % of the control group's limit"
+	case total > 0:
+		m.Limit, m.Origin = byteSize(total/4*3), "75 % of the machine's memory"
+	}
+	if !given && m.Origin != "assumed" { // GOMEMLIMIT=off stays off
+		m.set = int64(m.Limit)
+	}
+	return m
+}
+
+// cgroupMemory is the lowest limit of this process's control group and its
+// parents, version 2 or 1; 0 if there is none.
+func cgroupMemory(read readFileFunc) int64 {
+	b, err := read("/proc/self/cgroup")
+	if err != nil {
+		return 0
+	}
+	lowest := int64(0)
+	for line := range strings.Lines(string(b)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		var root, file string
+		switch {
+		case parts[0] == "0" && parts[1] == "":
+			root, file = "/sys/fs/cgroup", "memory.max"
+		case strings.Contains(","+parts[1]+",", ",memory,"):
+			root, file = "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		default:
+			continue
+		}
+		for dir := path.Clean("/" + parts[2]); ; dir = path.Dir(dir) {
+			if b, err := read(path.Join(root, dir, file)); err == nil {
+				n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+				// Version 1 says "no limit" by a number near 2^63.
+				if err == nil && n > 0 && n < 1<<60 && (lowest == 0 || n < lowest) {
+					lowest = n
+				}
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return lowest
+}
+
+// machineMemory reads /proc/meminfo; 0 where there is none.
+func machineMemory(read readFileFunc) int64 {
+	b, err := read("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			if err == nil {
+				return n << 10
+			}
+		}
+	}
+	return 0
+}
+
+// resolve fills in the limits that follow from the memory limit and others, and
+// says which keys it changed and why.
+func (l *loaded) resolve(m memory) map[string]string {
+	why := map[string]string{}
+	if l.QueuedRequests == 0 {
+		l.QueuedRequests = max(m.Limit/4, l.MaxRequest)
+		why[fold("queued.max.request.bytes")] = "a quarter of the memory limit"
+	} else if l.QueuedRequests < l.MaxRequest {
+		l.QueuedRequests = l.MaxRequest
+		why[fold("queued.max.request.bytes")] = "raised to socket.request.max.bytes"
+	}
+	if most := m.Limit / 8; l.FetchCache > most {
+		l.FetchCache = most
+		why[fold("fetch.cache.bytes")] = "an eighth of the memory limit"
+	}
+	if !l.isSet("socket.request.max.bytes") && l.MaxRequest == l.MaxMessage+64<<10 {
+		why[fold("socket.request.max.bytes")] = "message.max.bytes + 64 KiB"
+	}
+	if !l.external() && !l.isSet("data-dir") && l.DataDir != "" {
+		why["data-dir"] = "the user's data folder"
+	}
+	if len(l.AdminBind) == 0 && len(l.Bind) > 0 {
+		for _, a := range l.Bind {
+			if full, err := listenAddress(a, 0); err == nil {
+				host, _, _ := splitHostPort(full)
+				l.AdminBind = append(l.AdminBind, host)
+			}
+		}
+		why["admin-bind"] = "as bind"
+	}
+	return why
+}
+
+func (m memory) gcText() string {
+	if m.gcSet {
+		return "GOGC=" + os.Getenv("GOGC")
+	}
+	return fmt.Sprintf("GOGC=%d when idle, %d under load", gcIdle, gcBusy)
+}
+
+// Under load a collection at five times the live heap saves 7–10 % of the CPU;
+// idle, it would let garbage pile up to no use. Collections that come one after
+// the other are what load looks like.
+const (
+	gcIdle      = 100
+	gcBusy      = 400
+	gcBusyEvery = 2 * time.Second
+)
+
+// apply sets the runtime's memory limit, and GOGC by load unless the user chose
+// one. The returned func ends the latter.
+func (m memory) apply() (stop func()) {
+	if m.set > 0 {
+		debug.SetMemoryLimit(m.set)
+	}
+	if m.gcSet {
+		return func() {}
+	}
+	t := &gcTuner{last: time.Now(), percent: gcIdle, set: func(p int) { debug.SetGCPercent(p) }}
+	t.arm()
+	return func() { t.stopped.Store(true) }
+}
+
+// gcTuner is called after each garbage collection: it leaves an object without
+// references behind, whose cleanup runs then.
+type gcTuner struct {
+	last    time.Time
+	percent int
+	set     func(percent int)
+	stopped atomic.Bool
+}
+
+func (t *gcTuner) arm() {
+	// 32 bytes and a pointer: not a tiny object, which may be kept alive by its
+	// neighbours.
+	canary := new(struct {
+		_ [32]byte
+		_ *int
+	})
+	runtime.AddCleanup(canary, func(t *gcTuner) {
+		if t.stopped.Load() {
+			return
+		}
+		t.collected(time.Now())
+		t.arm()
+	}, t)
+}
+
+// collected decides by the time since the collection before.
+func (t *gcTuner) collected(now time.Time) {
+	percent := gcIdle
+	if now.Sub(t.last) < gcBusyEvery {
+		percent = gcBusy
+	}
+	t.last = now
+	if percent != t.percent {
+		t.percent = percent
+		t.set(percent)
+	}
+}
