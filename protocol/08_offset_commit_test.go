@@ -11,7 +11,7 @@ import (
 	"github.com/hanzoai/stream/types"
 )
 
-// commitRequest commits partition 0, 1 and 7 of orders (2 partitions), and
+// commitRequest commits partitions 0, 1, 2 and −1 of orders, which has two, and
 // partition 0 of a topic that does not exist.
 func commitRequest() *kmsg.OffsetCommitRequest {
 	req := kmsg.NewPtrOffsetCommitRequest()
@@ -20,7 +20,7 @@ func commitRequest() *kmsg.OffsetCommitRequest {
 		id         byte
 		name       string
 		partitions []int32
-	}{{9, "gone", []int32{0}}, {1, "orders", []int32{1, 7, 0, -1}}} {
+	}{{9, "gone", []int32{0}}, {1, "orders", []int32{1, 2, 0, -1}}} {
 		rt := kmsg.NewOffsetCommitRequestTopic()
 		rt.Topic, rt.TopicID = c.name, types.TopicID{c.id, 15: 1}
 		for _, p := range c.partitions {

@@ -110,7 +110,7 @@ func TestOffsetFetchNamed(t *testing.T) {
 			return res
 		}
 		f := fetchOf(t, b, v, true, []kmsg.OffsetFetchRequestGroupTopic{
-			fetchTopic(1, "orders", 1, 0, 7, -3), fetchTopic(9, "gone", 0), fetchTopic(0, "", 4),
+			fetchTopic(1, "orders", 1, 0, 2, -3), fetchTopic(9, "gone", 0), fetchTopic(0, "", 4),
 		})
 
 		orderID, goneID, zeroID, epoch := "orders", "gone", "", int32(5)
@@ -124,7 +124,7 @@ func TestOffsetFetchNamed(t *testing.T) {
 		same(t, "answer", f, fetched{group: "g", parts: []fetchedPart{
 			{orderID, 1, -1, -1, "", 88},
 			{orderID, 0, 42, epoch, "note", 0},
-			{orderID, 7, -1, -1, "", 0},
+			{orderID, 2, -1, -1, "", 0},
 			{orderID, -3, -1, -1, "", 0},
 			{goneID, 0, -1, -1, "", unknown},
 			{zeroID, 4, -1, -1, "", unknown},
@@ -133,7 +133,7 @@ func TestOffsetFetchNamed(t *testing.T) {
 		want := group.FetchRequest{Group: "g", RequireStable: v >= 7, Partitions: []group.FetchPartition{
 			{TopicPartition: types.TopicPartition{Topic: "orders", Partition: 1}, TopicID: orders.ID},
 			{TopicPartition: types.TopicPartition{Topic: "orders", Partition: 0}, TopicID: orders.ID},
-			{TopicPartition: types.TopicPartition{Topic: "orders", Partition: 7}},
+			{TopicPartition: types.TopicPartition{Topic: "orders", Partition: 2}},
 			{TopicPartition: types.TopicPartition{Topic: "orders", Partition: -3}},
 		}}
 		if v < 10 {

@@ -50,8 +50,7 @@ func (h *handler) joinGroup(ctx context.Context, r *request) (kmsg.Response, err
 	res := h.backend.Groups().Join(ctx, join)
 	resp.MemberID = res.Member
 	if res.Err != nil {
-		resp.ErrorCode = h.backend.Code(res.Err, true)
-		resp.Generation = -1
+		resp.ErrorCode = h.backend.Code(res.Err, true) // and generation −1, kmsg's default
 		return resp, nil
 	}
 	resp.Generation = res.Generation

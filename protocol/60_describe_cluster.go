@@ -19,7 +19,7 @@ import (
 // gateway that does not live is not listed.
 var describeClusterAPI = api{key: 60, min: 0, max: 2, serve: (*handler).describeCluster}
 
-// Endpoint types (org.apache.kafka.clients.admin.internals.AdminBootstrapAddresses).
+// Endpoint types (org.apache.kafka.clients.admin.EndpointType).
 const (
 	brokerEndpoint     = 1
 	controllerEndpoint = 2

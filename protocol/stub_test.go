@@ -71,7 +71,7 @@ func (s *stub) Topic(_ context.Context, name string) (*topic.Topic, error) {
 			return t, nil
 		}
 	}
-	return nil, kerr.UnknownTopicOrPartition
+	return nil, refuse(kerr.UnknownTopicOrPartition, "There is no topic %q.", name)
 }
 
 func (s *stub) TopicByID(_ context.Context, id types.TopicID) (*topic.Topic, error) {
@@ -83,7 +83,7 @@ func (s *stub) TopicByID(_ context.Context, id types.TopicID) (*topic.Topic, err
 			return t, nil
 		}
 	}
-	return nil, kerr.UnknownTopicID
+	return nil, fmt.Errorf("look up topic %v: %w", id, kerr.UnknownTopicID)
 }
 
 func (s *stub) CreateTopic(ctx context.Context, spec topic.Spec) (*topic.Topic, error) {
