@@ -1,0 +1,372 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/types"
+)
+
+const (
+	// ackTimeout is how long an append waits for its acknowledgement before its
+	// outcome counts as unknown.
+	ackTimeout = 5 * time.Second
+	// giveUp is how long a request is tried before it gets an error; clients
+	// give up after 30 s or more.
+	giveUp = 20 * time.Second
+)
+
+// pending is one submitted batch.
+type pending struct {
+	*checked
+	done func(AppendResult)
+	// Of the decision that is being carried out.
+	verdict verdict
+	appendT int64
+}
+
+func (m *pending) fail(err error, message string) {
+	m.done(AppendResult{Err: err, Message: message, BaseOffset: types.NoOffset, LogStart: types.NoOffset, AppendTime: -1})
+}
+
+// Submit queues one batch; calls are appended in the order made. done is called
+// exactly once, from any goroutine, perhaps before Submit returns, and must not
+// block. r.Records belongs to the partition until then.
+func (p *Partition) Submit(r AppendRequest, done func(AppendResult)) {
+	m := &pending{checked: check(&r, p.config.Load(), p.host.largest, p.host.clock().UnixMilli()), done: done}
+	if m.err != nil {
+		m.done(AppendResult{Err: m.err, Message: m.message, BaseOffset: types.NoOffset, LogStart: types.NoOffset, AppendTime: -1, Records: m.records})
+		return
+	}
+	p.mu.Lock()
+	if err := p.refusedLocked(); err != nil {
+		message := p.stopMessageLocked()
+		p.mu.Unlock()
+		m.fail(err, message)
+		return
+	}
+	p.queue = append(p.queue, m)
+	start := !p.appending
+	if start {
+		p.appending = p.host.spawn(p.appendAll)
+	}
+	ok := p.appending
+	if !ok {
+		p.queue = p.queue[:0]
+	}
+	p.mu.Unlock()
+	if !ok {
+		m.fail(errClosed, "")
+	}
+}
+
+// group is what goes into one message: the members in order, of which those
+// accepted are stored together.
+type group struct {
+	members  []*pending
+	accepted int
+	refused  int
+	bytes    int // of the accepted batches
+	meta     meta
+	began    time.Time
+	single   bool // only one batch per message (the store found more too large)
+}
+
+// appendAll is the appender: it runs while there is something to append.
+func (p *Partition) appendAll() {
+	var g group
+	for {
+		if !p.cut(&g) {
+			return
+		}
+		if err := p.ready(p.host.ctx); err != nil {
+			g.fail(err, p.stopMessage())
+			continue
+		}
+		p.commit(&g)
+	}
+}
+
+// cut moves what fits into one message from the queue to g. It returns false,
+// and the appender ends, when there is nothing.
+func (p *Partition) cut(g *group) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(g.members)
+	*g = group{members: g.members[:0], meta: meta{entries: g.meta.entries[:0]}, began: p.host.clock()}
+	if len(p.queue) == 0 {
+		p.appending = false
+		p.queue = nil
+		return false
+	}
+	n, bytes, room := 0, 0, headerRoom
+	for _, m := range p.queue {
+		bytes += len(m.batch)
+		room += entrySize(&m.entry)
+		if n > 0 && (n == maxBatches || room > maxHeaderBytes || bytes+room > p.host.payload) {
+			break
+		}
+		n++
+	}
+	g.members = append(g.members, p.queue[:n]...)
+	rest := copy(p.queue, p.queue[n:])
+	clear(p.queue[rest:])
+	p.queue = p.queue[:rest]
+	return true
+}
+
+// putBack returns all but the first member to the head of the queue.
+func (p *Partition) putBack(g *group) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queue = append(append([]*pending{}, g.members[1:]...), p.queue...)
+	g.members = g.members[:1]
+}
+
+func (g *group) fail(err error, message string) {
+	for _, m := range g.members {
+		m.fail(err, message)
+	}
+	g.members = g.members[:0]
+}
+
+// commit carries a group through: decide, append, apply, answer. It returns
+// when every member was answered.
+func (p *Partition) commit(g *group) {
+	ctx := p.host.ctx
+	// proven: the leader confirmed, after the group came, that the state which
+	// refuses is the newest. A producer that moved here from another gateway is
+	// out of order only in our eyes until we have read what it wrote there. An
+	// append that succeeds proves the same.
+	proven := false
+	for {
+		if err := p.ready(ctx); err != nil {
+			g.fail(err, p.stopMessage())
+			return
+		}
+		if !p.decide(g) {
+			continue // unloaded meanwhile
+		}
+		if g.accepted == 0 {
+			if g.refused == 0 || proven {
+				p.answer(g)
+				return
+			}
+			if err := p.sync(ctx); err != nil {
+				g.fail(err, p.stopMessage())
+				return
+			}
+			proven = true
+			continue
+		}
+		e := p.encode(g)
+		err := p.appendOnce(ctx, g, e)
+		switch {
+		case err == nil:
+			p.stored(g, e)
+			return
+		case errors.Is(err, pubsub.ErrOutcomeUnknown):
+			switch p.resolve(g, e) {
+			case outcomeStored:
+				p.stored(g, e)
+				return
+			case outcomeAgain:
+				continue
+			case outcomeRebuilt:
+				g.failPlain()
+				if len(g.members) == 0 {
+					return
+				}
+				continue
+			default:
+				g.fail(kerr.RequestTimedOut, "the store did not say whether the append was stored")
+				return
+			}
+		case errors.Is(err, pubsub.ErrConflict):
+			p.host.metrics.conflicts.Inc()
+			if err := p.conflict(ctx, g); err != nil {
+				g.fail(err, p.stopMessage())
+				return
+			}
+		case errors.Is(err, pubsub.ErrTooLarge):
+			if len(g.members) > 1 {
+				p.putBack(g)
+				continue
+			}
+			g.fail(kerr.MessageTooLarge, "the store takes no message of this size")
+			return
+		case errors.Is(err, pubsub.ErrNotFound):
+			g.fail(fmt.Errorf("append to %s: the stream is missing: %v (%w)", p, err, pubsub.ErrUnavailable), "")
+			return
+		default:
+			g.fail(fmt.Errorf("append to %s: %w", p, err), "")
+			return
+		}
+	}
+}
+
+// appendOnce sends the message once.
+func (p *Partition) appendOnce(ctx context.Context, g *group, e pubsub.Entry) error {
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	seq, err := p.log.Append(ctx, g.meta.seq-1, e)
+	if err == nil && seq != g.meta.seq {
+		return fmt.Errorf("append to %s: acknowledged at %d, expected %d: %w", p, seq, g.meta.seq, pubsub.ErrOutcomeUnknown)
+	}
+	return err
+}
+
+// decide admits the members against the state as it is and fills g.meta with
+// what would be stored. It returns false if the state is not loaded.
+func (p *Partition) decide(g *group) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.st == nil {
+		return false
+	}
+	d := &p.draft
+	d.reset(p.st, p.host.clock().UnixMilli())
+	g.accepted, g.refused, g.bytes = 0, 0, 0
+	g.meta = meta{
+		seq: p.st.seq + 1, prev: p.st.id, base: p.st.next, maxTime: -1, appendTime: d.now,
+		entries: g.meta.entries[:0],
+	}
+	for _, m := range g.members {
+		m.verdict = d.admit(&m.entry)
+		switch {
+		case m.verdict.refuse != nil:
+			g.refused++
+		case !m.verdict.duplicate:
+			g.accepted++
+			g.bytes += len(m.batch)
+			if m.entry.flags&flagLogAppendTime != 0 {
+				m.entry.maxTime = d.now
+			}
+			g.meta.maxTime = max(g.meta.maxTime, m.entry.maxTime)
+			g.meta.entries = append(g.meta.entries, m.entry)
+		}
+	}
+	g.meta.last = d.next - 1
+	g.meta.size = g.bytes
+	return true
+}
+
+// encode stamps the accepted batches and makes the message. With one batch its
+// own bytes are the payload.
+func (p *Partition) encode(g *group) pubsub.Entry {
+	g.meta.id = p.host.appendID()
+	e := pubsub.Entry{}
+	if g.accepted > 1 {
+		e.Data = make([]byte, 0, g.bytes)
+	}
+	for _, m := range g.members {
+		if m.verdict.refuse != nil || m.verdict.duplicate {
+			continue
+		}
+		m.batch.Stamp(int64(m.verdict.base), 0)
+		if m.entry.flags&flagLogAppendTime != 0 {
+			m.batch.SetTimes(m.entry.maxTime, true)
+		}
+		if g.accepted > 1 {
+			e.Data = append(e.Data, m.batch...)
+		} else {
+			e.Data = m.batch
+		}
+	}
+	e.Header = encodeHeader(p.idTxt, &g.meta)
+	return e
+}
+
+// stored applies what was stored and answers.
+func (p *Partition) stored(g *group, e pubsub.Entry) {
+	now := p.host.clock()
+	p.mu.Lock()
+	// The news of it may have come before the acknowledgement.
+	if p.st != nil && p.st.seq+1 == g.meta.seq {
+		p.applyLocked(&g.meta)
+	}
+	p.snap.appended(now)
+	if p.wantsCacheLocked(now) {
+		data := e.Data
+		if g.accepted == 1 { // the caller gets its bytes back
+			data = append([]byte(nil), data...)
+		}
+		p.host.cache.add(p, g.meta.seq, data)
+	}
+	p.mu.Unlock()
+	p.host.dirty(p)
+	k := p.host.metrics
+	k.batches.Add(float64(g.accepted))
+	k.records.Add(float64(g.meta.last - g.meta.base + 1))
+	k.bytes.Add(float64(g.bytes))
+	k.group.Observe(float64(g.accepted))
+	p.answer(g)
+}
+
+// answer tells every member its verdict, in order.
+func (p *Partition) answer(g *group) {
+	p.mu.Lock()
+	start := p.start
+	p.mu.Unlock()
+	for _, m := range g.members {
+		v := &m.verdict
+		if v.refuse != nil {
+			m.fail(v.refuse, v.why)
+			continue
+		}
+		r := AppendResult{BaseOffset: v.base, LogStart: start, AppendTime: -1}
+		at := m.entry.appendTime
+		if v.duplicate {
+			at = v.at
+			p.host.metrics.duplicates.Inc()
+		}
+		if m.entry.flags&flagLogAppendTime != 0 {
+			r.AppendTime = at
+		}
+		m.done(r)
+	}
+	g.members = g.members[:0]
+}
+
+// conflict waits until something new was applied after an append lost: someone
+// else's message stands at our sequence, or is on its way there.
+func (p *Partition) conflict(ctx context.Context, g *group) error {
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		p.mu.Lock()
+		if p.st == nil || p.st.seq >= g.meta.seq {
+			p.mu.Unlock()
+			return nil
+		}
+		changed := p.changeLocked()
+		p.mu.Unlock()
+		if err := p.fetchNews(ctx); err != nil {
+			return err
+		}
+		if s, ok := p.seq(); !ok || s >= g.meta.seq {
+			return nil
+		}
+		if p.host.clock().Sub(g.began) > giveUp {
+			return fmt.Errorf("append to %s: other writers win every round: %w", p, pubsub.ErrUnavailable)
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-changed:
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return errClosed
+		}
+		t.Stop()
+		if wait >= 40*time.Millisecond {
+			// Nothing in flight takes that long: has the log gone back?
+			if err := p.sync(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,397 @@
+package partition
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hanzoai/stream/logging"
+	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/types"
+)
+
+// Env is what the partitions of a gateway need.
+type Env struct {
+	Store   pubsub.Store
+	Records pubsub.Table // kafka-partitions
+	// Gateway names this process in append ids, snapshot keys and stop notes.
+	Gateway string
+	// CacheBytes is the budget of the tail cache of all partitions together; 0
+	// takes 64 MiB.
+	CacheBytes int
+	Clock      func() time.Time // nil: time.Now
+	Logger     *slog.Logger     // nil: nothing is logged
+	Registerer prometheus.Registerer
+}
+
+// Host is all partitions of a gateway. Its goroutines live until Run ends or
+// Stop is called.
+type Host struct {
+	store   pubsub.Store
+	records pubsub.Table
+	gateway string
+	writer  string // unique per host, a token
+	clock   func() time.Time
+	log     *slog.Logger
+	metrics *metrics
+	cache   *cache
+	memo    *memo
+	payload int // largest message of the store, headers included
+	largest int // largest batch that can be stored
+	appends atomic.Uint64
+
+	ctx  context.Context
+	stop context.CancelFunc
+	wg   sync.WaitGroup // what spawn started
+
+	mu         sync.Mutex // guards: all below
+	closed     bool
+	partitions map[partitionKey]*Partition
+	byRecord   map[string]*Partition // by record key
+	unsaved    map[*Partition]struct{}
+}
+
+type partitionKey struct {
+	id types.TopicID
+	n  int32
+}
+
+// StorageRoom is what a message needs beside the batches in it: the largest
+// batch that can be stored is the store's MaxPayload less this.
+const StorageRoom = 4096
+
+const (
+	defaultCacheBytes = 64 << 20
+	memoBytes         = 16 << 20
+)
+
+// NewHost makes a host. Nothing is sent until partitions are used.
+func NewHost(e Env) *Host {
+	h := &Host{
+		store: e.Store, records: e.Records, gateway: e.Gateway, clock: e.Clock, log: e.Logger,
+		writer:     strings.ToLower(rand.Text()[:10]),
+		partitions: map[partitionKey]*Partition{},
+		byRecord:   map[string]*Partition{},
+		unsaved:    map[*Partition]struct{}{},
+		memo:       newMemo(memoBytes),
+	}
+	if h.clock == nil {
+		h.clock = time.Now
+	}
+	if h.log == nil {
+		h.log = slog.New(slog.DiscardHandler)
+	}
+	if e.CacheBytes <= 0 {
+		e.CacheBytes = defaultCacheBytes
+	}
+	h.cache = newCache(e.CacheBytes)
+	h.payload = e.Store.Info().MaxPayload
+	h.largest = h.payload - StorageRoom
+	h.metrics = newMetrics(e.Registerer, h)
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	return h
+}
+
+// OpenSpec names a partition of one incarnation of a topic.
+type OpenSpec struct {
+	Topic     string // true name, for messages
+	ID        types.TopicID
+	Partition int32
+	Log       pubsub.Log
+	Config    Config
+}
+
+// Open returns the partition, the same one for the same id and number. It is
+// cheap: nothing is sent. A partition that is open already keeps its
+// configuration; Configure changes it.
+func (h *Host) Open(o OpenSpec) *Partition {
+	k := partitionKey{o.ID, o.Partition}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.partitions[k]; p != nil {
+		return p
+	}
+	p := &Partition{
+		host: h, topic: o.Topic, id: o.ID, n: o.Partition, idTxt: o.ID.String(),
+		key: recordKey(o.ID, o.Partition), log: o.Log,
+	}
+	p.config.Store(&o.Config)
+	h.partitions[k] = p
+	h.byRecord[p.key] = p
+	return p
+}
+
+// Find returns an open partition, or nil.
+func (h *Host) Find(id types.TopicID, n int32) *Partition {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.partitions[partitionKey{id, n}]
+}
+
+// Close forgets a partition, because its topic was deleted: what is queued and
+// what comes later gets UNKNOWN_TOPIC_OR_PARTITION. It is no error if it is not
+// open.
+func (h *Host) Close(id types.TopicID, n int32) {
+	k := partitionKey{id, n}
+	h.mu.Lock()
+	p := h.partitions[k]
+	if p != nil {
+		delete(h.partitions, k)
+		delete(h.byRecord, p.key)
+		delete(h.unsaved, p)
+	}
+	h.mu.Unlock()
+	if p != nil {
+		p.close()
+	}
+}
+
+func (p *Partition) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.unloadLocked()
+	p.wakeLocked()
+	p.mu.Unlock()
+	p.unfollow()
+}
+
+// Run watches the partition records and does the background work. When ctx ends
+// it stops everything: what is still queued fails, so call Drain before.
+func (h *Host) Run(ctx context.Context) error {
+	defer h.Stop()
+	watched := make(chan error, 1)
+	wctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !h.spawn(func() {
+		watched <- h.records.Watch(wctx, pubsub.WatchOptions{Patterns: []string{"*.*"}}, h.recordChanged)
+	}) {
+		return errClosed
+	}
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			cancel()
+			<-watched
+			return nil
+		case err := <-watched:
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("watch partition records: %w", err)
+		case <-h.ctx.Done():
+			cancel()
+			<-watched
+			return nil
+		case <-t.C:
+			h.tick()
+		}
+	}
+}
+
+// Stop ends all goroutines and waits for them. Nothing works afterwards.
+func (h *Host) Stop() {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.stop()
+	for _, p := range h.all() {
+		p.unfollow()
+	}
+	h.wg.Wait()
+}
+
+// spawn runs fn in a goroutine that Stop waits for. It returns false, and does
+// nothing, after Stop.
+func (h *Host) spawn(fn func()) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return false
+	}
+	h.wg.Go(fn)
+	return true
+}
+
+func (h *Host) recordChanged(v pubsub.Value) error {
+	h.mu.Lock()
+	p := h.byRecord[v.Key]
+	h.mu.Unlock()
+	if p == nil || v.Deleted {
+		return nil
+	}
+	r, err := parseRecord(v.Data)
+	if err != nil {
+		h.warn(p, "partition record cannot be read", err)
+		return nil
+	}
+	p.takeRecord(r, v.Rev)
+	return nil
+}
+
+func (h *Host) tick() {
+	now := h.clock()
+	for _, p := range h.all() {
+		p.tick(now)
+	}
+}
+
+// dirty notes that a partition may need a snapshot.
+func (h *Host) dirty(p *Partition) {}
+
+// Drain waits until everything submitted was answered and writes the snapshots
+// that are due. Call it when no more produce requests can come.
+func (h *Host) Drain(ctx context.Context) error {
+	for {
+		busy := false
+		for _, p := range h.all() {
+			p.mu.Lock()
+			busy = busy || p.appending
+			p.mu.Unlock()
+		}
+		if !busy {
+			return nil
+		}
+		if !sleep(ctx, 5*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+}
+
+// all lists the open partitions. p.mu may be held when h.mu is taken, never the
+// other way round.
+func (h *Host) all() []*Partition {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ps := make([]*Partition, 0, len(h.partitions))
+	for _, p := range h.partitions {
+		ps = append(ps, p)
+	}
+	return ps
+}
+
+// appendID makes the id of one append: the writer and a number.
+func (h *Host) appendID() string {
+	var b [32]byte
+	s := append(b[:0], h.writer...)
+	s = append(s, '.')
+	return string(strconv.AppendUint(s, h.appends.Add(1), 36))
+}
+
+func (h *Host) warn(p *Partition, msg string, err error) {
+	h.log.LogAttrs(h.ctx, slog.LevelWarn, msg, slog.String(logging.Topic, p.topic), slog.Int(logging.Partition, int(p.n)), slog.Any(logging.Error, err))
+}
+
+func (h *Host) alarm(p *Partition, msg string, err error) {
+	h.log.LogAttrs(h.ctx, slog.LevelError, msg, slog.String(logging.Topic, p.topic), slog.Int(logging.Partition, int(p.n)), slog.Any(logging.Error, err))
+}
+
+// CreateSpec asks for the store's side of one partition.
+type CreateSpec struct {
+	ID        types.TopicID
+	Partition int32
+	Log       pubsub.LogConfig
+}
+
+// Create makes the log and its partition record. It is idempotent: what exists
+// of this very incarnation already is kept. ErrExists: the log's name or
+// subject belongs to something else.
+func (h *Host) Create(ctx context.Context, s CreateSpec) error {
+	if err := h.store.CreateLog(ctx, s.Log); err != nil {
+		return fmt.Errorf("create partition %s.%d: %w", s.ID, s.Partition, err)
+	}
+	r := &record{V: recordVersion, Stream: s.Log.Name, First: 1}
+	b, err := r.encode()
+	if err != nil {
+		return err
+	}
+	key := recordKey(s.ID, s.Partition)
+	_, err = pubsub.Put(ctx, h.records, pubsub.Write{Key: key, Data: b})
+	if errors.Is(err, pubsub.ErrConflict) {
+		v, gerr := h.records.Get(ctx, key)
+		if gerr != nil {
+			return fmt.Errorf("create partition record %s: %w", key, gerr)
+		}
+		old, perr := parseRecord(v.Data)
+		if perr == nil && old.Stream == s.Log.Name {
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("create partition record %s: %w", key, err)
+	}
+	return nil
+}
+
+// DestroySpec names the store's side of one partition.
+type DestroySpec struct {
+	ID        types.TopicID
+	Partition int32
+	Log       string // the stream's name: one incarnation
+}
+
+// Destroy deletes log, partition record and snapshots. It is idempotent, and
+// works for a partition that was only half created.
+func (h *Host) Destroy(ctx context.Context, s DestroySpec) error {
+	h.Close(s.ID, s.Partition)
+	if err := h.store.DeleteLog(ctx, s.Log); err != nil && !errors.Is(err, pubsub.ErrNotFound) {
+		return fmt.Errorf("destroy partition %s.%d: %w", s.ID, s.Partition, err)
+	}
+	key := recordKey(s.ID, s.Partition)
+	// Topic ids are never used again: every key under this one belongs to the
+	// incarnation that goes.
+	var old []pubsub.Value
+	err := h.records.Scan(ctx, pubsub.WatchOptions{Patterns: []string{key, key + ".>"}, HeadersOnly: true}, 0, func(v pubsub.Value) error {
+		if !v.Deleted {
+			old = append(old, v)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("destroy partition %s: list its keys: %w", key, err)
+	}
+	var errs []error
+	ws := make([]pubsub.Write, len(old))
+	for i, v := range old {
+		ws[i] = pubsub.Write{Key: v.Key, Expect: v.Rev, Delete: true}
+	}
+	for i, r := range pubsub.PutAll(ctx, h.records, ws) {
+		if r.Err != nil {
+			errs = append(errs, fmt.Errorf("destroy partition %s: delete %s: %w", key, ws[i].Key, r.Err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Status describes the partition to operators, from the leader.
+func (p *Partition) Status(ctx context.Context) (Status, error) {
+	err := p.sync(ctx)
+	b, berr := p.log.Bounds(ctx)
+	if berr != nil {
+		return Status{}, missingLog(berr)
+	}
+	s := Status{
+		Messages: b.Messages, Bytes: b.Bytes, FirstSeq: uint64(b.First), LastSeq: uint64(b.Last),
+		Replicas: b.Replicas, InSync: b.InSync, Start: types.NoOffset, End: types.NoOffset,
+		Stopped: p.stopMessage(),
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.st != nil {
+		s.Start, s.End = p.start, p.st.next
+	}
+	if s.Stopped != "" {
+		return s, nil
+	}
+	return s, err
+}

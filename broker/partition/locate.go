@@ -1,0 +1,169 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/types"
+)
+
+// place is one message of an interval, known exactly.
+type place struct {
+	seq     pubsub.Seq
+	base    types.Offset
+	maxTime int64
+}
+
+// placeSize is what a place costs the memo.
+const placeSize = 24
+
+// locate finds the message that contains an offset below the high watermark:
+// among the recent ones, where a reader left off, or by the index, whose
+// intervals are read as headers (one consumer without payloads) and remembered.
+func (p *Partition) locate(ctx context.Context, offset types.Offset) (pubsub.Seq, types.Offset, error) {
+	p.mu.Lock()
+	if p.st == nil {
+		p.mu.Unlock()
+		return 0, 0, p.unloaded()
+	}
+	if seq, ok := p.ix.find(offset); ok {
+		x, _ := p.ix.point(seq)
+		p.mu.Unlock()
+		return seq, x.base, nil
+	}
+	if h, ok := p.hints.find(offset); ok {
+		p.mu.Unlock()
+		return h.seq, h.base, nil
+	}
+	p.mu.Unlock()
+	k, iv, err := p.intervalAt(ctx, offset)
+	if err != nil {
+		return 0, 0, err
+	}
+	places, err := p.places(ctx, k, iv.base)
+	if err != nil {
+		return 0, 0, err
+	}
+	i := sort.Search(len(places), func(i int) bool { return places[i].base > offset }) - 1
+	if i < 0 {
+		return 0, 0, fmt.Errorf("%s: offset %d is not in interval %d of the index: %w", p, offset, k, pubsub.ErrUnavailable)
+	}
+	return places[i].seq, places[i].base, nil
+}
+
+// unloaded is the failure of a call whose state was dropped under it.
+func (p *Partition) unloaded() error {
+	return fmt.Errorf("%s: state is being rebuilt: %w", p, pubsub.ErrUnavailable)
+}
+
+// intervalAt finds the interval that contains an offset.
+func (p *Partition) intervalAt(ctx context.Context, offset types.Offset) (uint64, interval, error) {
+	p.mu.Lock()
+	if p.st == nil {
+		p.mu.Unlock()
+		return 0, interval{}, p.unloaded()
+	}
+	if i := search(p.ix.tail, offset); i >= 0 {
+		k, iv := p.ix.tailFirst+uint64(i), p.ix.tail[i]
+		p.mu.Unlock()
+		return k, iv, nil
+	}
+	chunks := p.ix.chunks
+	i := sort.Search(len(chunks), func(i int) bool { return chunks[i].Base > offset }) - 1
+	if i < 0 {
+		// Before all that is indexed: the first message, if it has no entry of
+		// its own after a purge.
+		k, iv := p.ix.tailFirst, interval{}
+		if len(chunks) > 0 {
+			k, iv.base = chunks[0].First, chunks[0].Base
+		} else if len(p.ix.tail) > 0 {
+			iv = p.ix.tail[0]
+		}
+		p.mu.Unlock()
+		return k, iv, nil
+	}
+	c := chunks[i]
+	p.mu.Unlock()
+	part, err := p.chunk(ctx, c)
+	if err != nil {
+		return 0, interval{}, err
+	}
+	j := max(search(part, offset), 0)
+	return c.First + uint64(j), part[j], nil
+}
+
+// places lists the messages of interval k, whose first message has base offset
+// base: from the recent ones, from memory, or by reading headers.
+func (p *Partition) places(ctx context.Context, k uint64, base types.Offset) ([]place, error) {
+	from, to := startOf(k), startOf(k+1)-1
+	p.mu.Lock()
+	if p.st == nil {
+		p.mu.Unlock()
+		return nil, p.unloaded()
+	}
+	end := p.st.seq
+	if len(p.ix.recent) > 0 && p.ix.recentFirst <= max(from, p.ix.first) {
+		var ps []place
+		for s := max(from, p.ix.recentFirst); s <= min(to, end); s++ {
+			x, _ := p.ix.point(s)
+			ps = append(ps, place{s, x.base, x.maxTime})
+		}
+		p.mu.Unlock()
+		return ps, nil
+	}
+	p.mu.Unlock()
+	key := memoKey{p: p, k: k}
+	if v := p.host.memo.get(key); v != nil {
+		return v.([]place), nil
+	}
+	ps := make([]place, 0, span)
+	next := base
+	err := p.log.Headers(ctx, from, min(to, end), func(m pubsub.Message) error {
+		if m.Seq > min(to, end) {
+			return nil
+		}
+		if n := len(ps); n > 0 && ps[n-1].seq+1 != m.Seq {
+			return errGap
+		}
+		d, err := decodeHeader(p.idTxt, &m)
+		if err != nil {
+			return err
+		}
+		if d.plain {
+			d.base, d.last = next, next
+		}
+		ps = append(ps, place{d.seq, d.base, d.maxTime})
+		next = d.last + 1
+		return nil
+	})
+	if n := len(ps); n > 0 && (errors.Is(err, errGap) || err == nil && ps[n-1].seq < min(to, end)) {
+		err = fmt.Errorf("a message after %d is not readable: %w", ps[n-1].seq, pubsub.ErrUnavailable)
+	}
+	if err == nil && len(ps) == 0 {
+		err = fmt.Errorf("none is readable: %w", pubsub.ErrUnavailable)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read headers of %s from sequence %d: %w", p, from, missingLog(err))
+	}
+	if end >= to {
+		p.host.memo.put(key, ps, len(ps)*placeSize+64)
+	}
+	return ps, nil
+}
+
+// chunk loads one stored part of the index.
+func (p *Partition) chunk(ctx context.Context, c chunkRef) ([]interval, error) {
+	key := memoKey{p: p, chunk: true, k: c.First}
+	if v := p.host.memo.get(key); v != nil {
+		return v.([]interval), nil
+	}
+	part, err := p.loadChunk(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	p.host.memo.put(key, part, len(part)*16+64)
+	return part, nil
+}

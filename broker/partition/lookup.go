@@ -1,0 +1,241 @@
+package partition
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hanzoai/stream/serde"
+	"github.com/hanzoai/stream/types"
+)
+
+// Lookup finds the offset that belongs to a time, after catching up with the
+// leader.
+func (p *Partition) Lookup(ctx context.Context, r LookupRequest) (LookupResult, error) {
+	none := LookupResult{Offset: types.NoOffset, Timestamp: -1, LeaderEpoch: -1}
+	if err := p.sync(ctx); err != nil {
+		return none, err
+	}
+	p.mu.Lock()
+	if p.st == nil {
+		p.mu.Unlock()
+		return none, p.unloaded()
+	}
+	v := p.viewLocked(r.Committed)
+	p.mu.Unlock()
+	switch r.Timestamp {
+	case Latest:
+		return LookupResult{Offset: v.limit, Timestamp: -1}, nil
+	case Earliest, EarliestLocal:
+		return LookupResult{Offset: v.start, Timestamp: -1}, nil
+	case MaxTimestamp:
+		return p.newest(ctx, v, none)
+	}
+	if r.Timestamp < 0 {
+		return none, fmt.Errorf("lookup in %s: %d is no timestamp", p, r.Timestamp)
+	}
+	res, found, err := p.firstAt(ctx, v, r.Timestamp)
+	if err != nil || !found {
+		return none, err
+	}
+	return res, nil
+}
+
+// firstAt finds the first record with a timestamp of at least t: the first
+// interval whose largest timestamp reaches t, in it the first such message,
+// then its records. The largest timestamps come from batch headers, which may
+// claim more than the records hold: then the search goes on.
+func (p *Partition) firstAt(ctx context.Context, v view, t int64) (LookupResult, bool, error) {
+	k := uint64(0)
+	for {
+		iv, at, ok, err := p.intervalReaching(ctx, k, t)
+		if err != nil || !ok || iv.base >= v.limit {
+			return LookupResult{}, false, err
+		}
+		places, err := p.places(ctx, at, iv.base)
+		if err != nil {
+			return LookupResult{}, false, err
+		}
+		for i, x := range places {
+			if x.maxTime < t || x.base >= v.limit || i+1 < len(places) && places[i+1].base <= v.start {
+				continue
+			}
+			res, found, err := p.recordAt(ctx, x, v, func(ts int64) bool { return ts >= t })
+			if err != nil || found {
+				return res, found, err
+			}
+		}
+		k = at + 1
+	}
+}
+
+// newest finds the first record with the largest timestamp of all.
+func (p *Partition) newest(ctx context.Context, v view, none LookupResult) (LookupResult, error) {
+	if v.start >= v.limit {
+		return none, nil
+	}
+	t, err := p.largestTime(ctx)
+	if err != nil {
+		return none, err
+	}
+	for {
+		res, found, err := p.firstAt(ctx, v, t)
+		if err != nil || found {
+			return res, err
+		}
+		// No record has what the headers claim, or it lies below the log start:
+		// look for the largest that a record has.
+		next, err := p.largestBelow(ctx, v, t)
+		if err != nil || next < 0 {
+			return none, err
+		}
+		t = next
+	}
+}
+
+// largestBelow finds the largest timestamp of a record, below t, by reading
+// what may hold it. It is needed only after a client's header lied.
+func (p *Partition) largestBelow(ctx context.Context, v view, t int64) (int64, error) {
+	best := int64(-1)
+	for k := uint64(0); ; {
+		iv, at, ok, err := p.intervalReaching(ctx, k, best+1)
+		if err != nil || !ok || iv.base >= v.limit {
+			return best, err
+		}
+		places, err := p.places(ctx, at, iv.base)
+		if err != nil {
+			return best, err
+		}
+		for i, x := range places {
+			if x.maxTime <= best || x.base >= v.limit || i+1 < len(places) && places[i+1].base <= v.start {
+				continue
+			}
+			if _, _, err := p.recordAt(ctx, x, v, func(ts int64) bool {
+				if ts < t {
+					best = max(best, ts)
+				}
+				return false
+			}); err != nil {
+				return best, err
+			}
+		}
+		k = at + 1
+	}
+}
+
+// intervalReaching finds the first interval from number k on whose largest
+// timestamp is at least t.
+func (p *Partition) intervalReaching(ctx context.Context, k uint64, t int64) (interval, uint64, bool, error) {
+	for {
+		p.mu.Lock()
+		if p.st == nil {
+			p.mu.Unlock()
+			return interval{}, 0, false, p.unloaded()
+		}
+		var load *chunkRef
+		for i := range p.ix.chunks {
+			if c := p.ix.chunks[i]; c.First+chunkSpan > k && c.MaxTime >= t {
+				load = &c
+				break
+			}
+		}
+		if load == nil {
+			for i, iv := range p.ix.tail {
+				if n := p.ix.tailFirst + uint64(i); n >= k && iv.maxTime >= t {
+					p.mu.Unlock()
+					return iv, n, true, nil
+				}
+			}
+			p.mu.Unlock()
+			return interval{}, 0, false, nil
+		}
+		p.mu.Unlock()
+		part, err := p.chunk(ctx, *load)
+		if err != nil {
+			return interval{}, 0, false, err
+		}
+		for i, iv := range part {
+			if n := load.First + uint64(i); n >= k && iv.maxTime >= t {
+				return iv, n, true, nil
+			}
+		}
+		k = load.First + chunkSpan
+	}
+}
+
+// largestTime is the largest timestamp that the index knows.
+func (p *Partition) largestTime(context.Context) (int64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.st == nil {
+		return 0, p.unloaded()
+	}
+	t := int64(-1)
+	for _, c := range p.ix.chunks {
+		t = max(t, c.MaxTime)
+	}
+	for _, iv := range p.ix.tail {
+		t = max(t, iv.maxTime)
+	}
+	return t, nil
+}
+
+// recordAt reads one message and finds its first record, within v, whose
+// timestamp want accepts.
+func (p *Partition) recordAt(ctx context.Context, x place, v view, want func(int64) bool) (LookupResult, bool, error) {
+	var res ReadResult
+	c := collector{offset: x.base, limit: v.limit, budget: 1 << 30, whole: true, res: &res}
+	c.one = true
+	p.host.cache.from(p, x.seq, c.message)
+	if c.seq == 0 {
+		if err := p.readStore(ctx, x.seq, x.base, &c); err != nil {
+			return LookupResult{}, false, err
+		}
+	}
+	if c.bad {
+		return LookupResult{}, false, p.unreadable(ctx, x.seq)
+	}
+	limit := p.config.Load().MaxMessageBytes
+	for _, data := range res.Batches {
+		for len(data) > 0 {
+			b, rest, err := serde.ParseBatch(data)
+			if err != nil {
+				return LookupResult{}, false, p.unreadable(ctx, x.seq)
+			}
+			data = rest
+			if b.Control() || types.Offset(b.LastOffset()) < v.start {
+				continue
+			}
+			r, found, err := batchRecordAt(b, v.start, limit, want)
+			if err != nil {
+				return LookupResult{}, false, fmt.Errorf("lookup in %s: records of batch %d: %w", p, b.BaseOffset(), err)
+			}
+			if found {
+				return r, true, nil
+			}
+		}
+	}
+	return LookupResult{}, false, nil
+}
+
+// batchRecordAt finds the first record of a batch, not below start, whose
+// timestamp want accepts.
+func batchRecordAt(b serde.Batch, start types.Offset, limit int, want func(int64) bool) (LookupResult, bool, error) {
+	if b.LogAppendTime() {
+		if want(b.MaxTimestamp()) {
+			return LookupResult{Offset: max(types.Offset(b.BaseOffset()), start), Timestamp: b.MaxTimestamp()}, true, nil
+		}
+		return LookupResult{}, false, nil
+	}
+	body, err := plainRecords(b, limit)
+	if err != nil {
+		return LookupResult{}, false, err
+	}
+	it := serde.NewRecords(body, b.Count())
+	for it.Next() {
+		offset := types.Offset(b.BaseOffset()) + types.Offset(it.Record.OffsetDelta)
+		if ts := b.BaseTimestamp() + it.Record.TimestampDelta; offset >= start && want(ts) {
+			return LookupResult{Offset: offset, Timestamp: ts}, true, nil
+		}
+	}
+	return LookupResult{}, false, it.Err()
+}

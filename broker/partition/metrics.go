@@ -1,0 +1,59 @@
+package partition
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics of all partitions of a gateway.
+type metrics struct {
+	batches, records, bytes prometheus.Counter
+	group                   prometheus.Histogram
+	conflicts, duplicates   prometheus.Counter
+	unknown                 *prometheus.CounterVec // result: stored, absent, unresolved
+	reads                   *prometheus.CounterVec // source: cache, store
+	corruption              *prometheus.CounterVec // kind: gap, order, header, back
+}
+
+// newMetrics registers the metrics with r, which may be nil.
+func newMetrics(r prometheus.Registerer, h *Host) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m := &metrics{
+		batches:    counter("stream_appended_batches_total", "Record batches appended by this gateway."),
+		records:    counter("stream_appended_records_total", "Records appended by this gateway."),
+		bytes:      counter("stream_appended_bytes_total", "Bytes of record batches appended by this gateway."),
+		conflicts:  counter("stream_append_conflicts_total", "Appends that lost to another writer and were decided again."),
+		duplicates: counter("stream_duplicate_batches_total", "Batches that were stored already and were answered with their first offset."),
+		group: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "stream_append_group_size", Help: "Batches per stored message.",
+			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256},
+		}),
+		unknown: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "stream_append_unknown_outcome_total", Help: "Appends without acknowledgement, by what was found out about them.",
+		}, []string{"result"}),
+		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "stream_fetch_reads_total", Help: "Reads of batches, by where they came from.",
+		}, []string{"source"}),
+		corruption: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "stream_partition_corruption_total", Help: "Partitions stopped because of their log, by kind.",
+		}, []string{"kind"}),
+	}
+	for _, l := range []string{"stored", "absent", "unresolved"} {
+		m.unknown.WithLabelValues(l)
+	}
+	for _, l := range []string{"cache", "store"} {
+		m.reads.WithLabelValues(l)
+	}
+	for _, l := range []string{"crc", "gap", "order", "header", "back"} {
+		m.corruption.WithLabelValues(l)
+	}
+	if r != nil {
+		used := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "stream_memory_used_bytes", Help: "Bytes held, by pool.", ConstLabels: prometheus.Labels{"pool": "tail_cache"},
+		}, func() float64 { return float64(h.cache.used()) })
+		budget := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "stream_memory_budget_bytes", Help: "Bytes allowed, by pool.", ConstLabels: prometheus.Labels{"pool": "tail_cache"},
+		}, func() float64 { return float64(h.cache.budget) })
+		r.MustRegister(m.batches, m.records, m.bytes, m.group, m.conflicts, m.duplicates, m.unknown, m.reads, m.corruption, used, budget)
+	}
+	return m
+}

@@ -1,0 +1,147 @@
+package partition
+
+import (
+	"time"
+
+	"github.com/hanzoai/stream/pubsub"
+)
+
+const (
+	// followFor is how long news is followed after the last interest in the end
+	// of the log. A partition that is only written to is not followed: its
+	// appender learns of others by conflicts.
+	followFor = time.Minute
+	// checkEvery is how often the leader is asked while someone waits: news may
+	// be lost.
+	checkEvery = 5 * time.Second
+)
+
+// following is the subscription to news of the log.
+type following struct {
+	on     bool
+	cancel func() // nil while starting
+	// sure: everything stored before some moment after news began is applied,
+	// so that the end of the log as we know it is the end but for news in flight.
+	sure bool
+	lost int // counts the times that news may have been lost
+}
+
+// Notify sends on ch, without blocking, whenever what can be read changes or
+// reading begins to fail.
+func (p *Partition) Notify(ch chan<- struct{}) (cancel func()) {
+	p.mu.Lock()
+	if p.waiters == nil {
+		p.waiters = map[int]chan<- struct{}{}
+	}
+	p.waiter++
+	id := p.waiter
+	p.waiters[id] = ch
+	p.mu.Unlock()
+	p.interested()
+	return func() {
+		p.mu.Lock()
+		delete(p.waiters, id)
+		p.mu.Unlock()
+	}
+}
+
+// interested notes that someone wants to know the end of the log, and follows
+// the news of it. It reports whether the end as known is up to date.
+func (p *Partition) interested() (sure bool) {
+	now := p.host.clock()
+	p.mu.Lock()
+	p.interest = now
+	if p.follow.on || p.closed || p.stop != nil {
+		sure = p.follow.sure && p.st != nil
+		p.mu.Unlock()
+		return sure
+	}
+	p.follow.on, p.follow.sure = true, false
+	p.mu.Unlock()
+	cancel, err := p.log.Follow(p.news)
+	p.mu.Lock()
+	if err != nil {
+		p.follow.on = false
+		p.mu.Unlock()
+		return false
+	}
+	late := p.closed
+	if !late {
+		p.follow.cancel = cancel
+	}
+	p.mu.Unlock()
+	if late {
+		cancel()
+	}
+	return false
+}
+
+// unfollow ends following, unless it is just beginning.
+func (p *Partition) unfollow() {
+	p.mu.Lock()
+	cancel := p.follow.cancel
+	if cancel != nil {
+		p.follow = following{lost: p.follow.lost}
+	}
+	p.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+// news is called with each append that this gateway hears of.
+func (p *Partition) news(m pubsub.Message) {
+	if m.Seq != 0 {
+		gap, err := p.take([]pubsub.Message{m}, false)
+		if !gap && err == nil {
+			return
+		}
+	}
+	p.mu.Lock()
+	p.follow.sure = false
+	p.follow.lost++
+	p.mu.Unlock()
+	p.refresh()
+}
+
+// refresh asks the leader in the background. It is enough to have one question
+// under way and one to follow.
+func (p *Partition) refresh() {
+	p.mu.Lock()
+	idle := p.st == nil || p.syncNext != nil || p.stop != nil || p.closed
+	lost := p.follow.lost
+	p.mu.Unlock()
+	if idle {
+		return
+	}
+	p.host.spawn(func() {
+		err := p.sync(p.host.ctx)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if err == nil && p.follow.on && p.follow.lost == lost {
+			p.follow.sure = true
+		}
+		if err != nil {
+			p.wakeLocked() // reading begins to fail
+		}
+	})
+}
+
+// tick is called by the host about once a second.
+func (p *Partition) tick(now time.Time) {
+	p.mu.Lock()
+	waiting := len(p.waiters) > 0
+	idle := p.follow.on && !waiting && now.Sub(p.interest) > followFor
+	check := waiting && p.st != nil && (!p.follow.sure || now.Sub(p.checked) >= checkEvery)
+	start := waiting && !p.follow.on
+	p.mu.Unlock()
+	if idle {
+		p.unfollow()
+	}
+	if start {
+		p.interested()
+	}
+	if check {
+		p.refresh()
+	}
+}

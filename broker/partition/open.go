@@ -1,0 +1,218 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hanzoai/stream/pubsub"
+)
+
+// openTimeout bounds one attempt to load a partition.
+const openTimeout = 30 * time.Second
+
+// open loads the partition: the record, the snapshot it names, and the headers
+// of the messages after it. It never reads the whole log unless no snapshot
+// counts.
+func (p *Partition) open(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	for attempt := 0; ; attempt++ {
+		r, _, err := p.fetchRecord(ctx)
+		if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		err = p.refusedLocked()
+		p.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		again, err := p.openFrom(ctx, r)
+		if err != nil {
+			return fmt.Errorf("open partition %s: %w", p, err)
+		}
+		if !again {
+			return nil
+		}
+		// Purged, or the snapshot replaced, between our reads: the record
+		// tells the newer state.
+		if attempt == 3 {
+			return fmt.Errorf("open partition %s: record and stream keep changing: %w", p, pubsub.ErrUnavailable)
+		}
+		if !sleep(ctx, 50*time.Millisecond<<attempt) {
+			return ctx.Err()
+		}
+	}
+}
+
+// openFrom loads the state as the record describes it. again asks for a newer
+// record.
+func (p *Partition) openFrom(ctx context.Context, r *record) (again bool, err error) {
+	b, err := p.log.Bounds(ctx)
+	if err != nil {
+		return false, missingLog(err)
+	}
+	st, ix := newState(), index{}
+	restored := false
+	var lost error
+	if h := r.Snapshot; h != nil {
+		if b.Last < h.Seq {
+			return false, p.behind(b, h.Seq)
+		}
+		st, ix, err = p.loadSnapshot(ctx, h)
+		switch {
+		case err == nil:
+			restored = true
+		case errors.Is(err, errSnapshotLost):
+			lost = err
+			st, ix = newState(), index{}
+		default:
+			return false, err
+		}
+	}
+	if restored && st.seq >= r.First && st.seq >= b.First {
+		// The snapshot belongs to this log only if its last message says so.
+		m, err := p.log.Get(ctx, st.seq)
+		switch {
+		case errors.Is(err, pubsub.ErrNotFound):
+			return p.hole(ctx, st.seq, b)
+		case err != nil:
+			return false, err
+		}
+		d, derr := decodeHeader(p.idTxt, &m)
+		if derr != nil {
+			p.contradiction(derr, true)
+			return false, p.afterContradiction(derr)
+		}
+		if d.id != r.Snapshot.ID {
+			c := &corruption{kind: "order", seq: st.seq, why: "the snapshot is of another log: the stream was restored or written anew"}
+			p.stopFor(c)
+			return false, p.afterContradiction(c)
+		}
+	}
+	if !restored {
+		st.seq, st.next = r.First-1, r.Base
+		if lost != nil {
+			p.host.warn(p, "snapshot is lost; rebuilding from the headers of the whole log", lost)
+		}
+	}
+	if b.First > st.seq+1 && b.Last > st.seq {
+		// Purged beyond what the record said when we read it. A purge is written
+		// into the record first.
+		newer, _, err := p.fetchRecord(ctx)
+		if err != nil {
+			return false, err
+		}
+		if newer.First > r.First || newer.Snapshot != nil && (r.Snapshot == nil || newer.Snapshot.Seq > r.Snapshot.Seq) {
+			return true, nil
+		}
+		return p.hole(ctx, st.seq+1, b)
+	}
+	// Whatever comes after b.Last arrives as news or by the next question.
+	snapshotSeq := st.seq
+	bytes, headers := 0, 0
+	if b.Last > st.seq {
+		var stop *corruption
+		err := p.log.Headers(ctx, st.seq+1, b.Last, func(m pubsub.Message) error {
+			if m.Seq <= st.seq {
+				return nil
+			}
+			if m.Seq != st.seq+1 {
+				stop = &corruption{kind: "gap", seq: st.seq + 1}
+				return stop
+			}
+			d, err := decodeHeader(p.idTxt, &m)
+			if err != nil {
+				return err
+			}
+			if c := st.verify(&d); c != nil {
+				return c
+			}
+			st.apply(&d)
+			ix.add(&d)
+			bytes += d.size
+			headers += d.headers
+			return nil
+		})
+		if stop != nil {
+			return p.hole(ctx, stop.seq, b)
+		}
+		var c *corruption
+		if errors.As(err, &c) || errors.Is(err, errUnknownFormat) {
+			p.contradiction(err, true)
+			return false, p.afterContradiction(err)
+		}
+		if err != nil {
+			return false, missingLog(err)
+		}
+		if st.seq < b.Last {
+			return p.hole(ctx, st.seq+1, b)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.st == nil || p.st.seq < st.seq {
+		p.st, p.ix = st, ix
+		p.checked = p.host.clock()
+		p.wentBack = time.Time{}
+		p.snap.loaded(r.Snapshot, snapshotSeq, st.seq, bytes, headers)
+		p.wakeLocked()
+	}
+	return false, nil
+}
+
+// afterContradiction is what the caller of a load gets.
+func (p *Partition) afterContradiction(err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r := p.refusedLocked(); r != nil {
+		return r
+	}
+	return fmt.Errorf("%w (%w)", err, pubsub.ErrUnavailable)
+}
+
+// missingLog turns "no such log" into a failure: the stream of an active topic
+// is not absent, it is damaged or its leader does not answer.
+func missingLog(err error) error {
+	if errors.Is(err, pubsub.ErrNotFound) {
+		return fmt.Errorf("the stream is missing: %v (%w)", err, pubsub.ErrUnavailable)
+	}
+	return err
+}
+
+// hole decides about a sequence that should be there and was not delivered.
+// Absence is believed from the leader only, on more than one replica twice, a
+// second apart (design rule 7). A stream without it has lost acknowledged
+// records: the partition stops.
+func (p *Partition) hole(ctx context.Context, seq pubsub.Seq, b pubsub.Bounds) (again bool, err error) {
+	times := 1
+	if b.Replicas > 1 {
+		times = 2
+	}
+	for i := range times {
+		if i > 0 && !sleep(ctx, time.Second) {
+			return false, ctx.Err()
+		}
+		_, err := p.log.Get(ctx, seq)
+		if err == nil {
+			return true, nil
+		}
+		if !errors.Is(err, pubsub.ErrNotFound) {
+			return false, err
+		}
+		if b, err = p.log.Bounds(ctx); err != nil {
+			return false, missingLog(err)
+		}
+		if b.Last < seq {
+			return false, p.behind(b, seq)
+		}
+	}
+	if r, _, err := p.fetchRecord(ctx); err != nil || r.First > seq {
+		return err == nil, err // purged, as the record says
+	}
+	c := &corruption{kind: "gap", seq: seq, why: "the stream lacks a message that was stored"}
+	p.stopFor(c)
+	return false, p.afterContradiction(c)
+}

@@ -1,0 +1,328 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/serde"
+	"github.com/hanzoai/stream/types"
+)
+
+// readBytes bounds one read of the store; it runs in the store's own loops.
+const readBytes = 4 << 20
+
+// view is what a reader may see of the log at a moment.
+type view struct {
+	hw, lso, start types.Offset
+	limit          types.Offset // hw or lso
+}
+
+func (p *Partition) viewLocked(committed bool) view {
+	v := view{hw: p.st.next, lso: p.st.lastStable(), start: p.start}
+	v.limit = v.hw
+	if committed {
+		v.limit = v.lso
+	}
+	return v
+}
+
+// look checks an offset against the log as it is now and returns the view. An
+// offset beyond the known end is out of range only if the leader says so, asked
+// after the request came (on several replicas twice, a second apart); the end
+// is the end only if we follow the news.
+func (p *Partition) look(ctx context.Context, offset types.Offset, committed bool) (view, error) {
+	asked := 0
+	for {
+		if err := p.ready(ctx); err != nil {
+			return view{}, err
+		}
+		p.mu.Lock()
+		if p.st == nil {
+			p.mu.Unlock()
+			continue
+		}
+		v := p.viewLocked(committed)
+		p.mu.Unlock()
+		switch {
+		case offset < v.start:
+			return v, kerr.OffsetOutOfRange
+		case offset < v.hw:
+			return v, nil
+		case offset == v.hw:
+			if p.interested() || asked > 0 {
+				return v, nil
+			}
+		case asked > 0 && (asked > 1 || !p.replicated(ctx)):
+			return v, kerr.OffsetOutOfRange
+		case asked > 0:
+			if !sleep(ctx, time.Second) {
+				return v, ctx.Err()
+			}
+		}
+		asked++
+		if err := p.sync(ctx); err != nil {
+			return v, err
+		}
+	}
+}
+
+// replicated reports whether the log has several replicas, so that a leader's
+// "no" needs a second one. Not knowing counts as yes.
+func (p *Partition) replicated(ctx context.Context) bool {
+	b, err := p.bounds(ctx)
+	return err != nil || b.Replicas > 1
+}
+
+// Read returns whole batches from the one that contains r.Offset. Nothing is
+// returned only at the end of what the isolation level shows, or when the
+// budget does not allow it; a read that fails is an error. Errors:
+// OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR (stopped), failures of the store.
+func (p *Partition) Read(ctx context.Context, r ReadRequest) (ReadResult, error) {
+	v, err := p.look(ctx, r.Offset, r.Committed)
+	if err != nil {
+		return ReadResult{}, err
+	}
+	res := ReadResult{HighWatermark: v.hw, LastStable: v.lso, LogStart: v.start}
+	if r.Committed {
+		res.Aborted = []Aborted{}
+	}
+	if r.Offset >= v.limit || r.MaxBytes <= 0 && !r.Whole {
+		return res, nil
+	}
+	c := collector{offset: r.Offset, limit: v.limit, budget: r.MaxBytes, whole: r.Whole, res: &res}
+	seq, base, err := p.locate(ctx, r.Offset)
+	if err != nil {
+		return ReadResult{}, err
+	}
+	p.host.cache.from(p, seq, c.message)
+	if c.seq != 0 || c.full {
+		p.host.metrics.reads.WithLabelValues("cache").Inc()
+	} else {
+		p.host.metrics.reads.WithLabelValues("store").Inc()
+		if err := p.readStore(ctx, seq, base, &c); err != nil {
+			return ReadResult{}, err
+		}
+	}
+	if c.bad {
+		return ReadResult{}, p.unreadable(ctx, seq)
+	}
+	if c.next > 0 {
+		p.mu.Lock()
+		p.hints.put(hint{c.next, c.nextSeq, c.nextBase})
+		p.mu.Unlock()
+	}
+	return res, nil
+}
+
+// collector takes messages in order and gathers the batches asked for.
+type collector struct {
+	offset, limit types.Offset
+	budget        int
+	whole         bool
+	res           *ReadResult
+
+	seq pubsub.Seq // last message taken
+	// where reading goes on: the offset, its message and that message's base
+	next, nextBase types.Offset
+	nextSeq        pubsub.Seq
+	one            bool // take one message only
+	full           bool
+	bad            bool // bytes that are no batches
+}
+
+// message takes one message's batches. It returns false when no more are
+// wanted.
+func (c *collector) message(seq pubsub.Seq, data []byte) bool {
+	begin, at, base := -1, 0, types.NoOffset
+	c.seq = seq
+	for at < len(data) {
+		b, rest, err := serde.ParseBatch(data[at:])
+		if err != nil {
+			c.bad = true
+			return false
+		}
+		size := len(data) - at - len(rest)
+		if at == 0 {
+			base = types.Offset(b.BaseOffset())
+		}
+		switch {
+		case types.Offset(b.LastOffset()) < c.offset:
+		case types.Offset(b.BaseOffset()) >= c.limit:
+			c.full = true
+		case c.res.Bytes+size > c.budget && !(c.whole && c.res.Bytes == 0):
+			c.full = true
+		default:
+			if begin < 0 {
+				begin = at
+			}
+			c.res.Bytes += size
+			c.next = types.Offset(b.LastOffset()) + 1
+			c.nextSeq, c.nextBase = seq, base
+		}
+		if c.full {
+			break
+		}
+		at += size
+	}
+	if begin >= 0 {
+		c.res.Batches = append(c.res.Batches, data[begin:at:at])
+	}
+	if at == len(data) && c.next > 0 {
+		c.nextSeq, c.nextBase = seq+1, c.next
+	}
+	return !c.full && !c.one && c.res.Bytes < c.budget
+}
+
+// readStore reads from the store, from the message seq with base offset base.
+// What it returns was checked to be the log's next messages. A read that fails,
+// comes short or is stale is tried again, then the leader is asked; nothing at
+// all is an error, never an empty success.
+func (p *Partition) readStore(ctx context.Context, seq pubsub.Seq, base types.Offset, c *collector) error {
+	limit := pubsub.Limit{MaxBytes: min(max(c.budget, 1), readBytes)}
+	if c.one {
+		limit = pubsub.Limit{MaxBytes: 1, MaxMessages: 1}
+	}
+	var ms []pubsub.Message
+	var err error
+	for try := range 4 {
+		if try > 0 && !sleep(ctx, time.Millisecond<<try) {
+			return ctx.Err()
+		}
+		ms, err = p.log.Read(ctx, seq, limit)
+		if err == nil && len(ms) > 0 && ms[0].Seq == seq {
+			return p.collect(ctx, ms, base, c)
+		}
+		if err != nil && ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("read %s at sequence %d: %w", p, seq, missingLog(err))
+	}
+	m, err := p.log.Get(ctx, seq)
+	switch {
+	case err == nil:
+		return p.collect(ctx, []pubsub.Message{m}, base, c)
+	case !errors.Is(err, pubsub.ErrNotFound):
+		return fmt.Errorf("read %s at sequence %d: %w", p, seq, err)
+	}
+	// The leader denies a message that is stored, unless it was purged.
+	if _, _, err := p.fetchRecord(ctx); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	gone := c.offset < p.start
+	p.mu.Unlock()
+	if gone {
+		return kerr.OffsetOutOfRange
+	}
+	b, err := p.bounds(ctx)
+	if err != nil {
+		return err
+	}
+	if b.Last < seq {
+		return p.behind(b, seq)
+	}
+	if again, err := p.hole(ctx, seq, b); err != nil {
+		return err
+	} else if again {
+		return fmt.Errorf("read %s at sequence %d: not readable at the moment: %w", p, seq, pubsub.ErrUnavailable)
+	}
+	return kerr.KafkaStorageError
+}
+
+// collect checks that messages follow each other as the log does and gathers
+// them up to the first that does not: that one is missing, not empty.
+func (p *Partition) collect(ctx context.Context, ms []pubsub.Message, base types.Offset, c *collector) error {
+	seq := ms[0].Seq
+	for i := range ms {
+		m := &ms[i]
+		if m.Seq != seq || base >= c.limit {
+			break
+		}
+		d, err := decodeLog(p.idTxt, m)
+		if err == nil && !d.plain && d.base != base {
+			err = &corruption{kind: "order", seq: m.Seq, why: "its base offset is not the one it was stored with"}
+		}
+		if err != nil {
+			if c.res.Bytes > 0 {
+				break // the next read starts here and finds out
+			}
+			return p.confirm(ctx, m.Seq, base, err)
+		}
+		data := m.Data
+		if d.plain {
+			data = plainBatch(base, m)
+			d.last = base
+		}
+		if !c.message(m.Seq, data) {
+			break
+		}
+		base = d.last + 1
+		seq++
+	}
+	if c.bad {
+		return nil
+	}
+	if c.seq == 0 {
+		return fmt.Errorf("read %s at sequence %d: nothing readable: %w", p, seq, pubsub.ErrUnavailable)
+	}
+	return nil
+}
+
+// confirm asks the leader about a message that a replica showed contradicting
+// the log, and stops the partition if it shows the same.
+func (p *Partition) confirm(ctx context.Context, seq pubsub.Seq, base types.Offset, cause error) error {
+	m, err := p.log.Get(ctx, seq)
+	if err != nil {
+		return fmt.Errorf("read %s at sequence %d: %w (%v)", p, seq, missingLog(err), cause)
+	}
+	d, err := decodeLog(p.idTxt, &m)
+	if err == nil && !d.plain && d.base != base {
+		err = &corruption{kind: "order", seq: seq, why: "its base offset is not the one it was stored with"}
+	}
+	if err != nil {
+		p.contradiction(err, true)
+		return p.afterContradiction(err)
+	}
+	return fmt.Errorf("read %s at sequence %d: %w (%v)", p, seq, pubsub.ErrUnavailable, cause)
+}
+
+// unreadable stops a partition whose stored bytes are no batches.
+func (p *Partition) unreadable(ctx context.Context, seq pubsub.Seq) error {
+	m, err := p.log.Get(ctx, seq)
+	if err != nil {
+		return fmt.Errorf("read %s at sequence %d: %w", p, seq, missingLog(err))
+	}
+	for data := m.Data; len(data) > 0; {
+		_, rest, err := serde.ParseBatch(data)
+		if err != nil {
+			c := &corruption{kind: "header", seq: seq, why: "its payload is not the batches that its headers list"}
+			p.stopFor(c)
+			return p.afterContradiction(c)
+		}
+		data = rest
+	}
+	return fmt.Errorf("read %s at sequence %d: a replica returned other bytes than the leader: %w", p, seq, pubsub.ErrUnavailable)
+}
+
+// Available estimates the bytes that a Read at offset would find, from memory:
+// message by message near the end, from below further back. An offset out of
+// range is an error, as in Read.
+func (p *Partition) Available(ctx context.Context, offset types.Offset, committed bool) (int, error) {
+	v, err := p.look(ctx, offset, committed)
+	if err != nil {
+		return 0, err
+	}
+	if offset >= v.limit {
+		return 0, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ix.after(offset), nil
+}

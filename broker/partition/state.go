@@ -1,0 +1,232 @@
+package partition
+
+import (
+	"math"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/types"
+)
+
+const (
+	// keptBatches is how many batches per producer are known again when they
+	// come twice (ProducerStateEntry.NUM_BATCHES_TO_RETAIN).
+	keptBatches = 5
+	// producerExpiry is producer.id.expiration.ms in ms, by append time.
+	producerExpiry = 24 * 60 * 60 * 1000
+)
+
+// state is what a partition knows as of sequence seq of its log. It is pure:
+// no clock, no I/O, no locks; its owner serialises access.
+type state struct {
+	seq  pubsub.Seq   // last message applied, 0 before the first
+	id   string       // that message's append id, "" if not known or none
+	next types.Offset // offset of the next record: the high watermark
+	// now is the largest append time applied (ms): the clock by which
+	// producers expire, the same on every gateway.
+	now       int64
+	producers map[int64]*producer
+	// oldest bounds the append times of producers from below: no sweep for
+	// expired ones is needed before it is a producerExpiry old.
+	oldest int64
+}
+
+// producer is what is known of one producer id.
+type producer struct {
+	epoch int16
+	kept  int8 // batches[:kept], oldest first
+	// at is the append time of the last batch, ms.
+	at      int64
+	batches [keptBatches]appended
+}
+
+// appended is one stored batch of a producer.
+type appended struct {
+	first, last int32 // sequences
+	base        types.Offset
+	at          int64 // append time, ms
+}
+
+func newState() *state {
+	return &state{producers: map[int64]*producer{}, oldest: math.MaxInt64}
+}
+
+// lastStable is the first offset that a read_committed reader may not see.
+// Without transactions that is the high watermark.
+func (s *state) lastStable() types.Offset { return s.next }
+
+// verify checks that m directly continues the log. It fills in what a plain
+// message cannot know of itself.
+func (s *state) verify(m *meta) *corruption {
+	if m.plain {
+		m.base, m.last = s.next, s.next
+		return nil
+	}
+	if s.id != "" && m.prev != s.id || s.seq == 0 && m.prev != "" {
+		return &corruption{kind: "order", seq: m.seq, why: "its predecessor is " + quote(m.prev) + ", in the log it is " + quote(s.id)}
+	}
+	if m.base != s.next {
+		return &corruption{kind: "order", seq: m.seq, why: "its base offset does not continue the log"}
+	}
+	return nil
+}
+
+func quote(id string) string {
+	if id == "" {
+		return "none"
+	}
+	return id
+}
+
+// apply takes m, which verify passed, into the state. It never rejects.
+func (s *state) apply(m *meta) {
+	s.seq, s.id, s.next = m.seq, m.id, m.last+1
+	base := m.base
+	for i := range m.entries {
+		e := &m.entries[i]
+		if e.pid >= 0 && e.flags&flagControl == 0 {
+			p := s.producers[e.pid]
+			if p == nil || expired(p, e.appendTime) {
+				p = &producer{epoch: e.epoch}
+				s.producers[e.pid] = p
+			}
+			p.add(e, base)
+			s.oldest = min(s.oldest, p.at)
+		}
+		base += types.Offset(e.count)
+	}
+	s.now = max(s.now, m.appendTime)
+	s.expire()
+}
+
+// expire drops producers that every verdict would treat as unknown anyway.
+func (s *state) expire() {
+	if len(s.producers) == 0 || s.now-s.oldest <= producerExpiry+producerExpiry/24 {
+		return
+	}
+	s.oldest = math.MaxInt64
+	for id, p := range s.producers {
+		if expired(p, s.now) {
+			delete(s.producers, id)
+		} else {
+			s.oldest = min(s.oldest, p.at)
+		}
+	}
+}
+
+func expired(p *producer, now int64) bool { return now-p.at > producerExpiry }
+
+func (p *producer) add(e *entry, base types.Offset) {
+	if e.epoch != p.epoch {
+		p.epoch, p.kept = e.epoch, 0
+	}
+	if p.kept == keptBatches {
+		copy(p.batches[:], p.batches[1:])
+		p.kept--
+	}
+	p.batches[p.kept] = appended{first: e.first, last: e.lastSequence(), base: base, at: e.appendTime}
+	p.kept++
+	p.at = max(p.at, e.appendTime)
+}
+
+// addSequence adds to a sequence number; after 2147483647 comes 0.
+func addSequence(seq, n int32) int32 {
+	if seq > math.MaxInt32-n {
+		return n - (math.MaxInt32 - seq) - 1
+	}
+	return seq + n
+}
+
+// verdict is what admit says about a batch.
+type verdict struct {
+	// duplicate: stored already, at base, appended at `at` (ms).
+	duplicate bool
+	base      types.Offset
+	at        int64
+	refuse    *kerr.Error // nil unless refused
+	why       string
+}
+
+// draft is a state with batches on top that are about to be appended together.
+type draft struct {
+	s    *state
+	next types.Offset
+	now  int64
+	seen map[int64]*producer // copies of the producers touched
+	free []*producer         // for reuse: no allocation per batch
+}
+
+func (d *draft) reset(s *state, now int64) {
+	for _, p := range d.seen {
+		d.free = append(d.free, p)
+	}
+	clear(d.seen)
+	d.s, d.next, d.now = s, s.next, max(now, s.now)
+}
+
+func (d *draft) producer(id int64) *producer {
+	if p := d.seen[id]; p != nil {
+		return p
+	}
+	p := d.s.producers[id]
+	if p == nil || expired(p, d.now) {
+		return nil
+	}
+	return p
+}
+
+// admit decides about one batch and, if it is accepted, puts it on top.
+//
+// The rules are those of ProducerAppendInfo and ProducerStateManager: the same
+// epoch and the same first and last sequence as one of the last five batches is
+// a duplicate; a lower epoch is fenced; a new epoch starts at 0; an unknown
+// producer may start anywhere (its state may have expired); else the batch must
+// follow the last one.
+func (d *draft) admit(e *entry) verdict {
+	e.appendTime = d.now
+	base := d.next
+	if e.pid < 0 {
+		d.next += types.Offset(e.count)
+		return verdict{base: base}
+	}
+	p := d.producer(e.pid)
+	if p != nil {
+		last := e.lastSequence()
+		if e.epoch == p.epoch {
+			for _, b := range p.batches[:p.kept] {
+				if b.first == e.first && b.last == last {
+					return verdict{duplicate: true, base: b.base, at: b.at}
+				}
+			}
+		}
+		switch {
+		case e.epoch < p.epoch:
+			return verdict{refuse: kerr.InvalidProducerEpoch, why: "a newer epoch of this producer has written"}
+		case e.epoch > p.epoch && e.first != 0:
+			return verdict{refuse: kerr.OutOfOrderSequenceNumber, why: "a new producer epoch must start at sequence 0"}
+		case e.epoch == p.epoch && p.kept > 0 && e.first != addSequence(p.batches[p.kept-1].last, 1):
+			return verdict{refuse: kerr.OutOfOrderSequenceNumber, why: "the sequence does not follow the producer's last one"}
+		}
+	}
+	mine := d.seen[e.pid]
+	if mine == nil {
+		if n := len(d.free); n > 0 {
+			mine, d.free = d.free[n-1], d.free[:n-1]
+		} else {
+			mine = new(producer)
+		}
+		if p != nil {
+			*mine = *p
+		} else {
+			*mine = producer{epoch: e.epoch}
+		}
+		if d.seen == nil {
+			d.seen = map[int64]*producer{}
+		}
+		d.seen[e.pid] = mine
+	}
+	mine.add(e, base)
+	d.next += types.Offset(e.count)
+	return verdict{base: base}
+}
