@@ -1,0 +1,67 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"time"
+)
+
+// DefaultMaxPayload is the largest message, headers included, unless
+// configured: it leaves room for Kafka's default batch limit of 1,048,588 bytes
+// and is the highest value for which the server does not warn.
+const DefaultMaxPayload = 8 << 20
+
+// Config says how to run the server. Dir is required unless Memory is set.
+type Config struct {
+	// Dir holds JetStream's files and the lock file. It is created, with its
+	// parents, if it does not exist.
+	Dir string
+	// Memory runs without the promise to keep anything: files live in a
+	// temporary folder that Stop removes. For tests and trials.
+	Memory bool
+	// SyncAlways makes each write durable on disk (fsync) before its
+	// acknowledgement; else files are synced every SyncInterval.
+	SyncAlways bool
+	// SyncInterval is the time between fsyncs without SyncAlways; 0 takes the
+	// server's default of two minutes.
+	SyncInterval time.Duration
+	// Listen is the host:port for NATS clients of other processes; empty
+	// listens on nothing, port 0 takes a free one (see Server.ClientURL).
+	Listen string
+	// MaxPayload is the largest message in bytes, headers included; 0 takes
+	// DefaultMaxPayload. At most 64 MiB.
+	MaxPayload int
+	// ServerName names the server in logs and to NATS tools; "" takes "stream".
+	ServerName string
+	// Logger receives the server's log lines; nil discards them.
+	Logger *slog.Logger
+}
+
+func (c Config) validate() (host string, port int, err error) {
+	var errs []error
+	if c.Dir == "" && !c.Memory {
+		errs = append(errs, errors.New("no data folder given"))
+	}
+	if c.MaxPayload < 0 || c.MaxPayload > 64<<20 {
+		errs = append(errs, fmt.Errorf("max payload %d: not within 1 and %d bytes", c.MaxPayload, 64<<20))
+	}
+	if c.SyncInterval < 0 {
+		errs = append(errs, fmt.Errorf("sync interval %v: negative", c.SyncInterval))
+	}
+	if c.Listen != "" {
+		h, p, serr := net.SplitHostPort(c.Listen)
+		if serr == nil {
+			port, serr = strconv.Atoi(p)
+		}
+		if serr != nil || port < 0 || port > 65535 {
+			errs = append(errs, fmt.Errorf("nats listen address %q: want host:port", c.Listen))
+		}
+		if host = h; host == "" {
+			host = "0.0.0.0"
+		}
+	}
+	return host, port, errors.Join(errs...)
+}

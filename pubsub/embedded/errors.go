@@ -1,0 +1,13 @@
+package embedded
+
+import "errors"
+
+// Errors of Start, wrapped with what was tried.
+var (
+	// ErrLocked: another process uses the data folder.
+	ErrLocked = errors.New("data folder is in use by another process")
+	// ErrFolder: the data folder cannot be created or written.
+	ErrFolder = errors.New("data folder cannot be used")
+	// ErrListen: the address for NATS clients cannot be listened on.
+	ErrListen = errors.New("cannot listen for NATS clients")
+)

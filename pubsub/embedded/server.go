@@ -1,0 +1,171 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/hanzoai/stream/logging"
+)
+
+// Server is a running NATS server. It is a nats.InProcessConnProvider.
+type Server struct {
+	srv  *server.Server
+	lock *os.File
+	tmp  string // folder to remove at Stop
+	url  string
+
+	stop sync.Once
+}
+
+// Start locks the data folder, starts the server and waits until JetStream has
+// recovered what the folder holds, which takes milliseconds after a clean stop
+// and may take minutes after a crash of a large store. If ctx ends first the
+// start is undone. Errors: ErrLocked, ErrFolder, ErrListen, ctx.Err(), else what
+// the server said.
+func Start(ctx context.Context, c Config) (*Server, error) {
+	host, port, err := c.validate()
+	if err != nil {
+		return nil, fmt.Errorf("embedded nats: %w", err)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{}
+	if c.Memory && c.Dir == "" {
+		if s.tmp, err = os.MkdirTemp("", "stream-nats-"); err != nil {
+			return nil, fmt.Errorf("embedded nats: %w: %w", ErrFolder, err)
+		}
+		c.Dir = s.tmp
+	}
+	if s.lock, err = lockDir(c.Dir); err != nil {
+		s.release()
+		return nil, fmt.Errorf("embedded nats: %w", err)
+	}
+	// A taken port would make the server log a fatal line after it has begun
+	// to recover; look before that.
+	if c.Listen != "" && port != 0 {
+		var lc net.ListenConfig
+		l, lerr := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if lerr != nil {
+			s.release()
+			return nil, fmt.Errorf("embedded nats: %w: %w", ErrListen, lerr)
+		}
+		l.Close()
+	}
+	if err := s.start(ctx, c, host, port); err != nil {
+		s.release()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) start(ctx context.Context, c Config, host string, port int) error {
+	opts := &server.Options{
+		ServerName:   c.ServerName,
+		Host:         host,
+		Port:         port,
+		DontListen:   c.Listen == "",
+		JetStream:    true,
+		StoreDir:     c.Dir,
+		SyncAlways:   c.SyncAlways,
+		SyncInterval: c.SyncInterval,
+		MaxPayload:   int32(c.MaxPayload),
+		NoSigs:       true,
+	}
+	if opts.ServerName == "" {
+		opts.ServerName = "stream"
+	}
+	if opts.MaxPayload == 0 {
+		opts.MaxPayload = DefaultMaxPayload
+	}
+	if c.Listen != "" && port == 0 {
+		opts.Port = server.RANDOM_PORT
+	}
+	srv, err := server.NewServer(opts)
+	if err != nil {
+		return fmt.Errorf("embedded nats: %w", err)
+	}
+	l := &natsLogger{log: c.Logger.With(slog.String(logging.Component, "nats"))}
+	srv.SetLoggerV2(l, c.Logger.Enabled(ctx, slog.LevelDebug-2), false, false)
+
+	// Start recovers all streams before it returns.
+	started := make(chan struct{})
+	go func() {
+		defer close(started)
+		srv.Start()
+	}()
+	abandon := func() {
+		srv.Shutdown()
+		<-started
+		srv.WaitForShutdown()
+	}
+	begin, next := time.Now(), 5*time.Second
+	for waiting := true; waiting; {
+		select {
+		case <-started:
+			waiting = false
+		case <-ctx.Done():
+			abandon()
+			return fmt.Errorf("embedded nats: recovery of %s did not end in %v: %w", c.Dir, time.Since(begin).Round(time.Millisecond), ctx.Err())
+		case <-time.After(next):
+			c.Logger.LogAttrs(ctx, slog.LevelInfo, "still recovering the data folder", slog.String(logging.Component, "nats"), slog.Duration("elapsed", time.Since(begin).Round(time.Second)))
+			next = min(2*next, time.Minute)
+		}
+	}
+	if f := l.failure(); f != "" {
+		abandon()
+		return fmt.Errorf("embedded nats: %s", f)
+	}
+	if !srv.ReadyForConnections(10*time.Second) || !srv.JetStreamEnabled() {
+		abandon()
+		return errors.New("embedded nats: server did not become ready with JetStream")
+	}
+	s.srv = srv
+	if c.Listen != "" {
+		s.url = srv.ClientURL()
+	}
+	return nil
+}
+
+// InProcessConn opens a connection without a network; it implements
+// nats.InProcessConnProvider.
+func (s *Server) InProcessConn() (net.Conn, error) { return s.srv.InProcessConn() }
+
+// ClientURL is the URL for NATS clients of other processes, "" if there is no
+// listener.
+func (s *Server) ClientURL() string { return s.url }
+
+// Version is the version of the NATS server inside.
+func (s *Server) Version() string { return server.VERSION }
+
+// Stop shuts the server down cleanly, which writes its indexes and so makes the
+// next start fast, then releases the folder. Connections should be closed
+// before. Calling it again does nothing.
+func (s *Server) Stop() {
+	s.stop.Do(func() {
+		s.srv.Shutdown()
+		s.srv.WaitForShutdown()
+		s.release()
+	})
+}
+
+func (s *Server) release() {
+	if s.lock != nil {
+		s.lock.Close() // also unlocks
+		s.lock = nil
+	}
+	if s.tmp != "" {
+		os.RemoveAll(filepath.Clean(s.tmp))
+		s.tmp = ""
+	}
+}

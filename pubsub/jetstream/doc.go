@@ -1,0 +1,21 @@
+// Package jetstream implements pubsub.Store, Log and Table on NATS JetStream,
+// over nats.go, against any server from 2.10.23 on. It is the only place that
+// knows subjects, streams, buckets, headers, error codes and server versions.
+// It knows nothing of Kafka and takes no decision: no retry of a write, no
+// opinion on what a conflict means.
+//
+// Start reading at connect.go (what is checked before anything starts), then
+// log.go (append), read.go (batched reads), cursor.go (everything that follows
+// a stream in order), table.go. errors.go holds the one map from NATS's errors
+// to pubsub's.
+//
+// # Hand-offs of an append
+//
+// What bounds small appends is the round trip, and in it the hand-offs between
+// goroutines. An answer goes from nats.go's read loop straight into the channel
+// on which the appending goroutine waits (conn.go: reply slots, each a
+// subscription of its own with a channel; no dispatching goroutine between).
+// The way out is written by the appending goroutine itself (a write buffer
+// threshold of one byte), not handed to nats.go's flusher. So the client side of
+// an append has one hand-off: read loop to appender.
+package jetstream

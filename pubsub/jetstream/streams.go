@@ -1,0 +1,219 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/hanzoai/stream/pubsub"
+)
+
+// dedupeWindow is the shortest that servers take. At start a stream loads all
+// messages of its window; we recognise duplicates by other means.
+const dedupeWindow = 100 * time.Millisecond
+
+// serverMetadata begins the keys that servers from 2.11 add to a stream's
+// metadata by themselves.
+const serverMetadata = "_nats."
+
+func (st *Store) logStream(c pubsub.LogConfig) streamConfig {
+	return streamConfig{
+		Name: c.Name, Subjects: []string{c.Subject}, Retention: "limits",
+		MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1,
+		Discard: "old", Storage: storage(c.Memory), Replicas: max(1, c.Replicas),
+		Duplicates: dedupeWindow, AllowDirect: true,
+		RePublish: &republish{Source: c.Subject, Destination: st.newsSubject(c.Subject), HeadersOnly: true},
+		Metadata:  c.Metadata,
+	}
+}
+
+func storage(memory bool) string {
+	if memory {
+		return "memory"
+	}
+	return "file"
+}
+
+func (st *Store) newsSubject(subject string) string { return st.newsRoot + subject }
+
+// CreateLog implements pubsub.Store.
+func (st *Store) CreateLog(ctx context.Context, c pubsub.LogConfig) error {
+	c.Replicas = max(1, c.Replicas)
+	want := st.logStream(c)
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		err := st.api(ctx, 3*st.cfg.APITimeout, "STREAM.CREATE."+c.Name, want, nil)
+		switch {
+		case err == nil:
+			return nil
+		case hasCode(err, codeNameTaken, codeSubjectTaken):
+			// Also the answer when the server compares configs more strictly
+			// than we do, or added defaults of another version.
+			have, ferr := st.streamInfo(ctx, c.Name)
+			if ferr == nil && sameLog(logInfo(have).LogConfig, c) {
+				return nil
+			}
+			if ferr != nil && !hasCode(ferr, codeStreamNotFound) {
+				return fmt.Errorf("create log %s: look for it: %w", c.Name, readError(ferr))
+			}
+			return fmt.Errorf("create log %s on %s: %w", c.Name, c.Subject, readError(err))
+		case errors.Is(err, errNoAnswer):
+			have, ferr := st.streamInfo(ctx, c.Name)
+			if ferr == nil {
+				if sameLog(logInfo(have).LogConfig, c) {
+					return nil
+				}
+				return fmt.Errorf("create log %s on %s: %w", c.Name, c.Subject, pubsub.ErrExists)
+			}
+			// Not there, not there yet, or nobody to ask. Creation is
+			// idempotent, so that the late first copy is harmless.
+			select {
+			case <-time.After(wait):
+				continue
+			case <-ctx.Done():
+			case <-st.life.Done():
+			}
+			return fmt.Errorf("create log %s: %w: %w", c.Name, pubsub.ErrOutcomeUnknown, err)
+		}
+		return fmt.Errorf("create log %s on %s: %w", c.Name, c.Subject, apiWriteError(err))
+	}
+}
+
+// apiWriteError is writeError for JetStream API calls. No responders there
+// means that no server with JetStream took the request.
+func apiWriteError(err error) error {
+	if errors.Is(err, errNoResponders) {
+		return readError(err)
+	}
+	return writeError(err)
+}
+
+func sameLog(a, b pubsub.LogConfig) bool {
+	return a.Name == b.Name && a.Subject == b.Subject && a.Replicas == b.Replicas &&
+		a.Memory == b.Memory && maps.Equal(a.Metadata, b.Metadata)
+}
+
+// DeleteLog implements pubsub.Store.
+func (st *Store) DeleteLog(ctx context.Context, name string) error {
+	if err := st.api(ctx, 3*st.cfg.APITimeout, "STREAM.DELETE."+name, nil, nil); err != nil {
+		return fmt.Errorf("delete log %s: %w", name, apiWriteError(err))
+	}
+	return nil
+}
+
+// FindLog implements pubsub.Store.
+func (st *Store) FindLog(ctx context.Context, name string) (pubsub.LogInfo, error) {
+	si, err := st.streamInfo(ctx, name)
+	if err != nil {
+		return pubsub.LogInfo{}, fmt.Errorf("find log %s: %w", name, readError(err))
+	}
+	return logInfo(si), nil
+}
+
+func logInfo(si streamInfo) pubsub.LogInfo {
+	li := pubsub.LogInfo{LogConfig: pubsub.LogConfig{
+		Name: si.Config.Name, Replicas: si.Config.Replicas, Memory: si.Config.Storage == "memory",
+	}, Bounds: bounds(si)}
+	if len(si.Config.Subjects) > 0 {
+		li.Subject = si.Config.Subjects[0]
+	}
+	for k, v := range si.Config.Metadata {
+		if !strings.HasPrefix(k, serverMetadata) {
+			if li.Metadata == nil {
+				li.Metadata = make(map[string]string, len(si.Config.Metadata))
+			}
+			li.Metadata[k] = v
+		}
+	}
+	return li
+}
+
+func bounds(si streamInfo) pubsub.Bounds {
+	b := pubsub.Bounds{
+		First: pubsub.Seq(si.State.First), Last: pubsub.Seq(si.State.Last),
+		Messages: si.State.Messages, Bytes: si.State.Bytes,
+		Replicas: max(1, si.Config.Replicas), InSync: 1,
+	}
+	if b.Messages == 0 {
+		// A stream never written says 0 and 0, an emptied one n+1 and n.
+		b.First = b.Last + 1
+	}
+	// A stream never written says year 1, another one 1970.
+	if si.State.LastTime.Unix() > 0 && b.Last > 0 {
+		b.LastTime = si.State.LastTime
+	}
+	if si.Cluster != nil {
+		for _, r := range si.Cluster.Replicas {
+			if r.Current && !r.Offline {
+				b.InSync++
+			}
+		}
+	}
+	return b
+}
+
+// Logs implements pubsub.Store.
+func (st *Store) Logs(ctx context.Context, filter string) (logs []pubsub.LogInfo, missing []string, err error) {
+	seen := make(map[string]bool)
+	for offset := 0; ; {
+		var page struct {
+			answer
+			Total   int               `json:"total"`
+			Streams []streamInfo      `json:"streams"`
+			Missing []string          `json:"missing"`
+			Offline map[string]string `json:"offline"`
+		}
+		req := struct {
+			Offset  int    `json:"offset"`
+			Subject string `json:"subject,omitempty"`
+		}{offset, filter}
+		if err := st.api(ctx, 3*st.cfg.APITimeout, "STREAM.LIST", req, &page); err != nil {
+			return nil, nil, fmt.Errorf("list logs %s: %w", filter, readError(err))
+		}
+		n := 0
+		absent := func(name string) {
+			if !seen[name] {
+				seen[name] = true
+				n++
+				missing = append(missing, name)
+			}
+		}
+		// Streams of which all replicas are offline are listed in both places,
+		// with an empty state that means nothing.
+		for _, name := range page.Missing {
+			absent(name)
+		}
+		for name := range page.Offline {
+			absent(name)
+		}
+		for _, si := range page.Streams {
+			if seen[si.Config.Name] {
+				continue
+			}
+			seen[si.Config.Name] = true
+			n++
+			if len(si.Config.Subjects) > 0 && (filter == "" || within(si.Config.Subjects[0], filter)) {
+				logs = append(logs, logInfo(si))
+			}
+		}
+		if offset += n; n == 0 || offset >= page.Total {
+			return logs, missing, nil
+		}
+	}
+}
+
+// within reports whether every subject that matches subject matches filter too.
+func within(subject, filter string) bool {
+	s, f := strings.Split(subject, "."), strings.Split(filter, ".")
+	for i, t := range f {
+		if t == ">" {
+			return len(s) > i
+		}
+		if i >= len(s) || s[i] == ">" || t != "*" && t != s[i] {
+			return false
+		}
+	}
+	return len(s) == len(f)
+}
