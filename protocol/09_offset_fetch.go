@@ -15,9 +15,12 @@ import (
 //   - Nothing committed, an unknown topic, partition or group: offset −1, epoch
 //     −1, metadata "", no error. Only an unknown id is UNKNOWN_TOPIC_ID.
 //   - Null topics mean everything that is committed; an empty list is nothing.
-//   - A group that is loading, moved or out of reach, or a topic that cannot be
-//     looked up, is an error of the whole group, never −1: Java's consumer ends
-//     on any partition error that it does not know, but retries the group.
+//   - A group that is loading, moved or out of reach, or a topic or an offset
+//     that cannot be looked up, is an error of the whole group, never −1: Java's
+//     consumer ends on any partition error but UNSTABLE_OFFSET_COMMIT, and
+//     retries the group's.
+//   - COORDINATOR_NOT_AVAILABLE is told as NOT_COORDINATOR, as Kafka does it:
+//     consumers before 3.9 end on the former here (and only here).
 //
 // v2 null topics, top-level error (before it the group's error stands on every
 // partition); v3 throttle time; v5 leader epoch (KIP-320); v6 flexible; v7
@@ -82,6 +85,9 @@ func (h *handler) groupOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest
 	}
 	if err != nil {
 		sg.ErrorCode = h.backend.Code(err, true)
+		if sg.ErrorCode == kerr.CoordinatorNotAvailable.Code {
+			sg.ErrorCode = kerr.NotCoordinator.Code
+		}
 		return sg
 	}
 	sg.Topics = topics
@@ -117,8 +123,12 @@ func (h *handler) allOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest, 
 			st.Topic, st.TopicID = name, id
 			topics = append(topics, st)
 		}
+		sp, err := committed(o)
+		if err != nil {
+			return nil, err
+		}
 		st := &topics[len(topics)-1]
-		st.Partitions = append(st.Partitions, h.committed(o))
+		st.Partitions = append(st.Partitions, sp)
 	}
 	return topics, nil
 }
@@ -160,19 +170,28 @@ func (h *handler) namedOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest
 		return nil, res.Err
 	}
 	for i, answer := range answers {
-		*answer = h.committed(res.Offsets[i])
+		sp, err := committed(res.Offsets[i])
+		if err != nil {
+			return nil, err
+		}
+		*answer = sp
 	}
 	return topics, nil
 }
 
-// committed turns one answer of the group into the wire's.
-func (h *handler) committed(o group.CommittedOffset) kmsg.OffsetFetchResponseGroupTopicPartition {
-	if o.Err != nil {
-		return uncommitted(o.Partition, h.backend.Code(o.Err, true))
+// committed turns one answer of the group into the wire's. An error is one that
+// no partition may show.
+func committed(o group.CommittedOffset) (sp kmsg.OffsetFetchResponseGroupTopicPartition, err error) {
+	sp = kmsg.NewOffsetFetchResponseGroupTopicPartition()
+	switch {
+	case o.Err == nil:
+		sp.Partition, sp.Offset, sp.LeaderEpoch, sp.Metadata = o.Partition, int64(o.Offset), o.LeaderEpoch, &o.Metadata
+	case refusedWith(o.Err, kerr.UnstableOffsetCommit):
+		sp = uncommitted(o.Partition, kerr.UnstableOffsetCommit.Code)
+	default:
+		err = o.Err
 	}
-	sp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
-	sp.Partition, sp.Offset, sp.LeaderEpoch, sp.Metadata = o.Partition, int64(o.Offset), o.LeaderEpoch, &o.Metadata
-	return sp
+	return sp, err
 }
 
 // uncommitted is the answer for a partition of which nothing is told.

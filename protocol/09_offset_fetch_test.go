@@ -192,6 +192,12 @@ func TestOffsetFetchGroupError(t *testing.T) {
 			{TopicPartition: types.TopicPartition{Topic: "orders"}, TopicID: orders.ID, Offset: 1},
 		}}
 	}
+	broken := func(group.FetchRequest) group.FetchResponse {
+		return group.FetchResponse{Offsets: []group.CommittedOffset{
+			{TopicPartition: types.TopicPartition{Topic: "orders"}, TopicID: orders.ID, Offset: 1},
+			{TopicPartition: types.TopicPartition{Topic: "orders", Partition: 1}, TopicID: orders.ID, Offset: -1, Err: errStore},
+		}}
+	}
 	named := []kmsg.OffsetFetchRequestGroupTopic{fetchTopic(1, "orders", 0, 1)}
 	versions(t, &offsetFetchAPI, func(t *testing.T, v int16) {
 		for _, c := range []struct {
@@ -202,8 +208,10 @@ func TestOffsetFetchGroupError(t *testing.T) {
 		}{
 			{"loading", stub{topics: []*topic.Topic{orders}, groups: stubGroups{fetch: loading}}, named, 14},
 			{"loading, all", stub{topics: []*topic.Topic{orders}, groups: stubGroups{fetch: loading}}, nil, 14},
-			{"topic lookup failed", stub{topicErr: errStore}, named, 15},
-			{"topic lookup failed, all", stub{topicErr: errStore, groups: stubGroups{fetch: offset}}, nil, 15},
+			{"topic lookup failed", stub{topicErr: errStore}, named, 16},
+			{"topic lookup failed, all", stub{topicErr: errStore, groups: stubGroups{fetch: offset}}, nil, 16},
+			{"one offset failed", stub{topics: []*topic.Topic{orders}, groups: stubGroups{fetch: broken}}, named, 16},
+			{"one offset failed, all", stub{topics: []*topic.Topic{orders}, groups: stubGroups{fetch: broken}}, nil, 16},
 		} {
 			if v < 2 && c.topics == nil {
 				continue

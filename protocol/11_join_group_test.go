@@ -104,6 +104,7 @@ func TestHeartbeat(t *testing.T) {
 		for err, code := range map[error]int16{
 			nil: 0, kerr.InvalidGroupID: 24, kerr.UnknownMemberID: 25, kerr.IllegalGeneration: 22,
 			kerr.RebalanceInProgress: 27, kerr.FencedInstanceID: 82, errStore: 15,
+			kerr.NotCoordinator: 16, kerr.CoordinatorLoadInProgress: 0,
 		} {
 			var got group.Membership
 			b := &stub{}

@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hanzoai/stream/broker/group"
@@ -14,6 +15,9 @@ import (
 //     SyncGroup counts as a heartbeat.
 //   - Unknown group, member or instance UNKNOWN_MEMBER_ID, another generation
 //     ILLEGAL_GENERATION, an older holder of the instance id FENCED_INSTANCE_ID.
+//   - A group that is still being read answers success, as in Kafka: its members
+//     are alive, their timers start when it was read, and clients such as sarama
+//     leave their session, which makes a rebalance, at any error here.
 //
 // v1 throttle time; v3 instance id (KIP-345); v4 flexible.
 var heartbeatAPI = api{key: 12, min: 0, max: 4, serve: (*handler).heartbeat}
@@ -21,11 +25,14 @@ var heartbeatAPI = api{key: 12, min: 0, max: 4, serve: (*handler).heartbeat}
 func (h *handler) heartbeat(ctx context.Context, r *request) (kmsg.Response, error) {
 	req := r.Request.(*kmsg.HeartbeatRequest)
 	resp := req.ResponseKind().(*kmsg.HeartbeatResponse)
-	resp.ErrorCode = h.backend.Code(h.backend.Groups().Heartbeat(ctx, group.Membership{
+	err := h.backend.Groups().Heartbeat(ctx, group.Membership{
 		Group:      req.Group,
 		Member:     req.MemberID,
 		Instance:   req.InstanceID,
 		Generation: req.Generation,
-	}), true)
+	})
+	if !refusedWith(err, kerr.CoordinatorLoadInProgress) {
+		resp.ErrorCode = h.backend.Code(err, true)
+	}
 	return resp, nil
 }
