@@ -1,0 +1,52 @@
+package group
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/hanzoai/stream/types"
+)
+
+// fetch is OffsetFetch up to the store: it plans to fence the keys in question.
+// The function it returns gives the answer when that is done.
+func (s *State) fetch(r FetchRequest) func() FetchResponse {
+	ps := r.Partitions
+	if r.All {
+		ps = nil
+		for _, tp := range s.committed() {
+			ps = append(ps, FetchPartition{TopicPartition: tp})
+		}
+	}
+	plans := make([]*op, len(ps))
+	for i, p := range ps {
+		if r.All || !p.TopicID.IsZero() {
+			s.fence(p.TopicPartition)
+			plans[i] = s.offsets.ops[p.TopicPartition]
+		}
+	}
+	return func() FetchResponse {
+		resp := FetchResponse{Offsets: make([]CommittedOffset, 0, len(ps))}
+		for i, p := range ps {
+			en := s.offsets.m[p.TopicPartition]
+			v := s.visible(en)
+			c := CommittedOffset{TopicPartition: p.TopicPartition, TopicID: p.TopicID, Offset: types.NoOffset, LeaderEpoch: -1}
+			switch {
+			case en != nil && en.err != nil:
+				c.Err = refusal(en.err)
+			case plans[i] != nil && plans[i].err != nil && (en == nil || !s.fenced(en)):
+				c.Err = refusal(plans[i].err)
+			case en != nil && en.unsure:
+				c.Err = kerr.CoordinatorNotAvailable
+			case v == nil || !r.All && v.TopicID != p.TopicID:
+				if r.All {
+					continue
+				}
+			case r.RequireStable && len(v.Pending) > 0:
+				c.TopicID, c.Err = v.TopicID, kerr.UnstableOffsetCommit
+			default:
+				c.TopicID, c.Offset, c.LeaderEpoch, c.Metadata = v.TopicID, v.Offset, v.Epoch, v.Metadata
+			}
+			resp.Offsets = append(resp.Offsets, c)
+		}
+		return resp
+	}
+}
