@@ -20,7 +20,7 @@ import (
 //     consumer ends on any partition error but UNSTABLE_OFFSET_COMMIT, and
 //     retries the group's.
 //   - COORDINATOR_NOT_AVAILABLE is told as NOT_COORDINATOR, as Kafka does it:
-//     consumers before 3.9 end on the former here (and only here).
+//     consumers before 3.9 end on the former here, and only here (KAFKA-17267).
 //
 // v2 null topics, top-level error (before it the group's error stands on every
 // partition); v3 throttle time; v5 leader epoch (KIP-320); v6 flexible; v7
