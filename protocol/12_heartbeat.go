@@ -16,8 +16,8 @@ import (
 //   - Unknown group, member or instance UNKNOWN_MEMBER_ID, another generation
 //     ILLEGAL_GENERATION, an older holder of the instance id FENCED_INSTANCE_ID.
 //   - A group that is still being read answers success, as in Kafka: its members
-//     are alive, their timers start when it was read, and clients such as sarama
-//     leave their session, which makes a rebalance, at any error here.
+//     are alive, their timers start when it was read, and sarama and kafka-go
+//     end their session at COORDINATOR_LOAD_IN_PROGRESS, which makes a rebalance.
 //
 // v1 throttle time; v3 instance id (KIP-345); v4 flexible.
 var heartbeatAPI = api{key: 12, min: 0, max: 4, serve: (*handler).heartbeat}
