@@ -52,21 +52,21 @@ type config struct {
 
 	AutoCreate    bool     `key:"auto.create.topics.enable" default:"true" show:"plain" kafka:"auto.create.topics.enable" group:"Topics" doc:"Create a topic when a client asks for its metadata and allows it."`
 	NumPartitions int      `key:"num.partitions" default:"1" range:"1..10000" show:"plain" kafka:"num.partitions" doc:"Partitions of a topic created without a number."`
-	MaxMessage    byteSize `key:"message.max.bytes" default:"1048588" range:"0..2147483647" show:"plain" kafka:"message.max.bytes" doc:"Largest record batch a topic takes unless it has max.message.bytes of its own. Never above what NATS can store (its max_payload less 4 KiB)."`
+	MaxMessage    byteSize `key:"message.max.bytes" default:"1048588" range:"0..1000MiB" show:"plain" kafka:"message.max.bytes" doc:"Largest record batch a topic takes unless it has max.message.bytes of its own. Never above what NATS can store (its max_payload less 4 KiB)."`
 
-	MaxRequest     byteSize      `key:"socket.request.max.bytes" default:"16MiB" range:"1024..2147483647" show:"plain" kafka:"socket.request.max.bytes" group:"Limits: connections and memory" doc:"Largest request. Never below message.max.bytes + 64 KiB."`
+	MaxRequest     byteSize      `key:"socket.request.max.bytes" default:"16MiB" range:"128KiB..1GiB" show:"plain" kafka:"socket.request.max.bytes" group:"Limits: connections and memory" doc:"Largest request. Never below message.max.bytes + 64 KiB."`
 	QueuedRequests byteSize      `key:"queued.max.request.bytes" default:"0" range:"0.." show:"plain" kafka:"queued.max.request.bytes" doc:"Bytes of requests held by the process; above it sockets are not read. 0: a quarter of the memory limit."`
-	MaxElements    int           `key:"max.request.elements" default:"100000" range:"100.." show:"plain" doc:"Array elements in one request."`
+	MaxElements    int           `key:"max.request.elements" default:"100000" range:"1000.." show:"plain" doc:"Array elements in one request."`
 	MaxConns       int           `key:"max.connections" default:"10000" range:"1.." show:"plain" kafka:"max.connections" doc:"Open connections."`
 	MaxConnsIP     int           `key:"max.connections.per.ip" default:"0" range:"0.." show:"plain" kafka:"max.connections.per.ip" doc:"Open connections of one address; 0 is no cap."`
 	ConnRate       int           `key:"max.connection.creation.rate" default:"500" range:"0.." show:"plain" kafka:"max.connection.creation.rate" doc:"New connections a second; 0 is no cap."`
 	IdleTimeout    time.Duration `key:"connections.max.idle.ms" default:"10m" range:"1s.." unit:"ms" show:"plain" kafka:"connections.max.idle.ms" doc:"Idle time after which a connection is closed. A waiting fetch is not idle."`
-	AuthTimeout    time.Duration `key:"auth.timeout" default:"10s" range:"100ms.." show:"plain" doc:"Time a new connection has for its first complete request."`
 	FrameTimeout   time.Duration `key:"frame.timeout" default:"30s" range:"100ms.." show:"plain" doc:"Time for one whole request, longer only while at least 16 KiB/s arrive."`
 	WriteTimeout   time.Duration `key:"write.timeout" default:"30s" range:"100ms.." show:"plain" doc:"Time without progress in writing a response after which the connection is closed."`
 	MaxInflight    int           `key:"max.inflight.per.connection" default:"16" range:"5..64" show:"plain" doc:"Requests read ahead on one connection."`
 	FetchMax       byteSize      `key:"fetch.max.bytes" default:"55MiB" range:"1024..2147483647" show:"plain" kafka:"fetch.max.bytes" doc:"Largest fetch answer; the first batch is always whole."`
-	FetchWait      time.Duration `key:"fetch.max.wait" default:"60s" range:"0.." show:"plain" doc:"Longest wait of a fetch; an early empty answer is legal."`
+	FetchWait      time.Duration `key:"fetch.max.wait" default:"60s" range:"1ms.." show:"plain" doc:"Longest wait of a fetch; an early empty answer is legal."`
+	FetchHeld      byteSize      `key:"fetch.held.bytes" default:"0" range:"0.." show:"plain" doc:"Bytes of fetch answers not yet written to clients, all connections together; above it answers carry one batch each. 0: a quarter of the memory limit."`
 	FetchCache     byteSize      `key:"fetch.cache.bytes" default:"64MiB" range:"0.." show:"plain" doc:"Newest batches kept in memory for readers at the end, all partitions together. Never above an eighth of the memory limit."`
 
 	GroupMaxSize   int           `key:"group.max.size" default:"5000" range:"1.." show:"plain" kafka:"group.max.size" group:"Limits: groups" doc:"Members of one group."`

@@ -90,7 +90,7 @@ func TestConfigEveryKeyFromEverySource(t *testing.T) {
 	}
 	special := map[string]string{
 		"storage": "memory", "log-level": "warn", "log-format": "text", "max.inflight.per.connection": "7",
-		"max.request.elements": "500", "admin.header.max.bytes": "8KiB", "offsets.retention.minutes": "7", "admin-port": "0",
+		"max.request.elements": "5000", "admin.header.max.bytes": "8KiB", "offsets.retention.minutes": "7", "admin-port": "0",
 		"auto.create.topics.enable": "false",
 	}
 	for _, f := range fields {

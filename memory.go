@@ -7,6 +7,7 @@ import (
 	"path"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -114,10 +115,14 @@ func (l *loaded) resolve(m memory) map[string]string {
 	why := map[string]string{}
 	if l.QueuedRequests == 0 {
 		l.QueuedRequests = max(m.Limit/4, l.MaxRequest)
-		why[fold("queued.max.request.bytes")] = "a quarter of the memory limit"
+		why[fold("queued.max.request.bytes")] = "a quarter of the memory limit, at least socket.request.max.bytes"
 	} else if l.QueuedRequests < l.MaxRequest {
 		l.QueuedRequests = l.MaxRequest
 		why[fold("queued.max.request.bytes")] = "raised to socket.request.max.bytes"
+	}
+	if l.FetchHeld == 0 {
+		l.FetchHeld = max(m.Limit/4, 64<<20)
+		why["fetch-held-bytes"] = "a quarter of the memory limit, at least 64 MiB"
 	}
 	if most := m.Limit / 8; l.FetchCache > most {
 		l.FetchCache = most
@@ -132,8 +137,9 @@ func (l *loaded) resolve(m memory) map[string]string {
 	if len(l.AdminBind) == 0 && len(l.Bind) > 0 {
 		for _, a := range l.Bind {
 			if full, err := listenAddress(a, 0); err == nil {
-				host, _, _ := splitHostPort(full)
-				l.AdminBind = append(l.AdminBind, host)
+				if host, _, _ := splitHostPort(full); !slices.Contains(l.AdminBind, host) {
+					l.AdminBind = append(l.AdminBind, host)
+				}
 			}
 		}
 		why["admin-bind"] = "as bind"

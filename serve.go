@@ -118,7 +118,7 @@ type server struct {
 	stdout   io.Writer
 	registry *prometheus.Registry
 	// open and gateway make the parts below; they differ in tests only.
-	open    func(context.Context, *loaded, *slog.Logger, prometheus.Registerer) (pubsub.Store, func(), error)
+	open    func(context.Context, *loaded, *slog.Logger, prometheus.Registerer) (opened, error)
 	gateway func(context.Context, *loaded, pubsub.Store, advertised, *slog.Logger, prometheus.Registerer) (gateway, error)
 
 	started     time.Time
@@ -174,11 +174,15 @@ func (s *server) run(ctx context.Context) (err error) {
 		}()
 	}
 
-	store, closeStore, err := s.open(ctx, s.config, s.logger, s.registry)
+	o, err := s.open(ctx, s.config, s.logger, s.registry)
 	if err != nil {
 		return s.unlessStopped(ctx, err)
 	}
-	defer closeStore()
+	defer o.close()
+	for _, w := range o.warnings {
+		s.warn(w)
+	}
+	store := o.store
 	s.mu.Lock()
 	s.store = store
 	s.durable = durabilityOf(s.config, store.Info().MaxReplicas)
@@ -199,7 +203,7 @@ func (s *server) run(ctx context.Context) (err error) {
 	for _, w := range openWarnings(s.kafka, s.http, s.config.NATSListen) {
 		s.warn(w)
 	}
-	if err := s.announce(); err != nil {
+	if err := s.announce(o.natsURL); err != nil {
 		s.logger.Warn("banner not written", logging.Error, err)
 	}
 
@@ -289,7 +293,7 @@ func (c *config) advertise(port int) advertised {
 }
 
 // announce prints the banner and logs the same facts.
-func (s *server) announce() error {
+func (s *server) announce(natsURL string) error {
 	s.mu.Lock()
 	b := banner{version: s.build.Version, durability: s.durable, warnings: s.warnings}
 	info := s.store.Info()
@@ -309,7 +313,7 @@ func (s *server) announce() error {
 			where = "memory"
 		}
 		b.store = fmt.Sprintf("embedded NATS %s, %s", info.Version, where)
-		b.nats = s.config.NATSListen
+		b.nats = natsURL
 	}
 	s.logger.Info("serving", "version", b.version, "commit", s.build.Commit, "bootstrap.servers", b.bootstrap[0], "http", b.http,
 		"store", b.store, "durability", b.durability.Level, "durability_sentence", b.durability.Sentence,

@@ -3,36 +3,128 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"os"
+	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/pubsub/embedded"
+	"github.com/hanzoai/stream/pubsub/jetstream"
 )
 
 // openStore starts the embedded NATS server, or none, and connects. stop ends
-// both.
-func openStore(ctx context.Context, l *loaded, logger *slog.Logger, reg prometheus.Registerer) (store pubsub.Store, stop func(), err error) {
+// both; warnings are for the operator.
+func openStore(ctx context.Context, l *loaded, logger *slog.Logger, reg prometheus.Registerer) (o opened, err error) {
 	var srv *embedded.Server
 	if !l.external() {
 		if srv, err = startEmbedded(ctx, l, logger); err != nil {
-			return nil, nil, err
+			return opened{}, err
 		}
 	}
-	store, err = connect(ctx, l, srv, logger, reg)
+	store, err := connect(ctx, l, srv, logger, reg)
 	if err != nil {
 		if srv != nil {
 			srv.Stop()
 		}
-		return nil, nil, err
+		return opened{}, err
 	}
-	return store, func() {
+	o = opened{store: store, warnings: store.Warnings(), close: func() {
 		store.Close()
 		if srv != nil {
 			srv.Stop()
 		}
-	}, nil
+	}}
+	if srv != nil {
+		o.natsURL = srv.ClientURL()
+	}
+	return o, nil
+}
+
+// opened is a store that is ready.
+type opened struct {
+	store    pubsub.Store
+	natsURL  string // for NATS clients of the embedded server; "" if it does not listen
+	warnings []string
+	close    func() // ends the connection and the embedded server
+}
+
+func connect(ctx context.Context, l *loaded, srv *embedded.Server, logger *slog.Logger, reg prometheus.Registerer) (*jetstream.Store, error) {
+	c := jetstream.Config{
+		Prefix: l.Prefix, Logger: logger.With(logging.Component, "jetstream"), Registerer: reg,
+		MaxAPIInflight: l.MaxAPIInflight,
+	}
+	if srv != nil {
+		c.InProcess = srv
+	} else {
+		var err error
+		if c.URL, c.Options, err = login(l); err != nil {
+			return nil, &exitError{code: exitUsage, err: err}
+		}
+	}
+	store, err := jetstream.Connect(ctx, c)
+	if err == nil {
+		return store, nil
+	}
+	e := &exitError{code: exitFailed, err: err}
+	if start := (*jetstream.StartError)(nil); errors.As(err, &start) {
+		e.code, e.hint = exitStore, start.Hint
+		e.err = fmt.Errorf("%w at %s", start.Reason, start.URL)
+		if start.Detail != "" {
+			e.err = fmt.Errorf("%w: %s", e.err, start.Detail)
+		}
+	}
+	return nil, e
+}
+
+// login makes URL and options of the connection to an external server.
+func login(l *loaded) (string, []nats.Option, error) {
+	in := jetstream.Login{
+		Creds: l.PubsubCreds, NKey: l.NATSNKey, TLSCA: l.NATSTLSCA, TLSCert: l.NATSTLSCert, TLSKey: l.NATSTLSKey, Context: l.NATSContext,
+	}
+	if l.NATSPasswordFile == "" {
+		in.User, in.Password = l.NATSUser, l.NATSPassword.Reveal()
+	}
+	opts, url, err := jetstream.LoginOptions(in)
+	if err != nil {
+		return "", nil, err
+	}
+	if l.NATSPasswordFile != "" {
+		if _, err := readSecret(l.NATSPasswordFile); err != nil {
+			return "", nil, err
+		}
+		// Read at every connect: a changed password needs no restart.
+		opts = append(opts, nats.UserInfoHandler(func() (string, string) {
+			password, _ := readSecret(l.NATSPasswordFile) // the server refuses an empty one
+			return l.NATSUser, password
+		}))
+	}
+	if l.PubsubURL != "" {
+		url = l.PubsubURL
+	}
+	if url == "" {
+		return "", nil, fmt.Errorf("nats-context %s names no URL: set pubsub-url", l.NATSContext)
+	}
+	return url, opts, nil
+}
+
+// readSecret reads a file that holds one secret and perhaps a line end.
+func readSecret(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("nats-password-file: %w", err)
+	}
+	defer func() { _ = f.Close() }() // only read from
+	b, err := io.ReadAll(io.LimitReader(f, 64<<10))
+	if err != nil {
+		return "", fmt.Errorf("nats-password-file: %w", err)
+	}
+	return strings.TrimRight(string(b), "\r\n"), nil
 }
 
 func startEmbedded(ctx context.Context, l *loaded, logger *slog.Logger) (*embedded.Server, error) {
