@@ -115,17 +115,20 @@ func (h *handler) allOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest, 
 				return nil, err
 			}
 		}
-		if id.IsZero() || id != o.TopicID {
+		if id.IsZero() {
+			continue
+		}
+		sp, err := committed(o) // before the id is looked at: an offset that could not be read has none
+		if err != nil {
+			return nil, err
+		}
+		if id != o.TopicID {
 			continue
 		}
 		if n := len(topics); n == 0 || topics[n-1].Topic != name {
 			st := kmsg.NewOffsetFetchResponseGroupTopic()
 			st.Topic, st.TopicID = name, id
 			topics = append(topics, st)
-		}
-		sp, err := committed(o)
-		if err != nil {
-			return nil, err
 		}
 		st := &topics[len(topics)-1]
 		st.Partitions = append(st.Partitions, sp)

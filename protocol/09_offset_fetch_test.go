@@ -163,6 +163,7 @@ func TestOffsetFetchAll(t *testing.T) {
 			return group.FetchResponse{Offsets: []group.CommittedOffset{
 				at("again", 0, types.TopicID{99}), // of a topic that was deleted and made again
 				at("gone", 0, types.TopicID{98}),
+				{TopicPartition: types.TopicPartition{Topic: "gone", Partition: 1}, Offset: -1, Err: errStore}, // of no interest
 				at("orders", 0, orders.ID),
 				at("orders", 1, orders.ID),
 			}}
@@ -195,7 +196,7 @@ func TestOffsetFetchGroupError(t *testing.T) {
 	broken := func(group.FetchRequest) group.FetchResponse {
 		return group.FetchResponse{Offsets: []group.CommittedOffset{
 			{TopicPartition: types.TopicPartition{Topic: "orders"}, TopicID: orders.ID, Offset: 1},
-			{TopicPartition: types.TopicPartition{Topic: "orders", Partition: 1}, TopicID: orders.ID, Offset: -1, Err: errStore},
+			{TopicPartition: types.TopicPartition{Topic: "orders", Partition: 1}, Offset: -1, Err: errStore},
 		}}
 	}
 	named := []kmsg.OffsetFetchRequestGroupTopic{fetchTopic(1, "orders", 0, 1)}
