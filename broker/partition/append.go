@@ -290,7 +290,7 @@ func (p *Partition) stored(g *group, e pubsub.Entry) {
 	if p.st != nil && p.st.seq+1 == g.meta.seq {
 		p.applyLocked(&g.meta)
 	}
-	p.snap.appended(now)
+	p.snap.appended(now, g.bytes)
 	if p.wantsCacheLocked(now) {
 		data := e.Data
 		if g.accepted == 1 { // the caller gets its bytes back
@@ -299,7 +299,6 @@ func (p *Partition) stored(g *group, e pubsub.Entry) {
 		p.host.cache.add(p, g.meta.seq, data)
 	}
 	p.mu.Unlock()
-	p.host.dirty(p)
 	k := p.host.metrics
 	k.batches.Add(float64(g.accepted))
 	k.records.Add(float64(g.meta.last - g.meta.base + 1))

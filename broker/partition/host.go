@@ -48,6 +48,8 @@ type Host struct {
 	payload int // largest message of the store, headers included
 	largest int // largest batch that can be stored
 	appends atomic.Uint64
+	// snapshotSlots bounds how many snapshots are written at the same time.
+	snapshotSlots chan struct{}
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -57,7 +59,6 @@ type Host struct {
 	closed     bool
 	partitions map[partitionKey]*Partition
 	byRecord   map[string]*Partition // by record key
-	unsaved    map[*Partition]struct{}
 }
 
 type partitionKey struct {
@@ -78,11 +79,11 @@ const (
 func NewHost(e Env) *Host {
 	h := &Host{
 		store: e.Store, records: e.Records, gateway: e.Gateway, clock: e.Clock, log: e.Logger,
-		writer:     strings.ToLower(rand.Text()[:10]),
-		partitions: map[partitionKey]*Partition{},
-		byRecord:   map[string]*Partition{},
-		unsaved:    map[*Partition]struct{}{},
-		memo:       newMemo(memoBytes),
+		writer:        strings.ToLower(rand.Text()[:10]),
+		partitions:    map[partitionKey]*Partition{},
+		byRecord:      map[string]*Partition{},
+		snapshotSlots: make(chan struct{}, 4),
+		memo:          newMemo(memoBytes),
 	}
 	if h.clock == nil {
 		h.clock = time.Now
@@ -147,7 +148,6 @@ func (h *Host) Close(id types.TopicID, n int32) {
 	if p != nil {
 		delete(h.partitions, k)
 		delete(h.byRecord, p.key)
-		delete(h.unsaved, p)
 	}
 	h.mu.Unlock()
 	if p != nil {
@@ -246,9 +246,6 @@ func (h *Host) tick() {
 	}
 }
 
-// dirty notes that a partition may need a snapshot.
-func (h *Host) dirty(p *Partition) {}
-
 // Drain waits until everything submitted was answered and writes the snapshots
 // that are due. Call it when no more produce requests can come.
 func (h *Host) Drain(ctx context.Context) error {
@@ -260,12 +257,38 @@ func (h *Host) Drain(ctx context.Context) error {
 			p.mu.Unlock()
 		}
 		if !busy {
-			return nil
+			break
 		}
 		if !sleep(ctx, 5*time.Millisecond) {
 			return ctx.Err()
 		}
 	}
+	for _, p := range h.all() {
+		for {
+			p.mu.Lock()
+			running, due := p.snap.running, p.snap.mine && p.snap.messages > 0 && p.stop == nil
+			p.mu.Unlock()
+			if !running && !due {
+				break
+			}
+			done := make(chan struct{})
+			if !running {
+				if !p.startSnapshot(func() { close(done) }) {
+					break
+				}
+				select {
+				case <-done:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				break
+			}
+			if !sleep(ctx, 5*time.Millisecond) {
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
 }
 
 // all lists the open partitions. p.mu may be held when h.mu is taken, never the

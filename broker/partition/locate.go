@@ -15,10 +15,11 @@ type place struct {
 	seq     pubsub.Seq
 	base    types.Offset
 	maxTime int64
+	size    int
 }
 
 // placeSize is what a place costs the memo.
-const placeSize = 24
+const placeSize = 32
 
 // locate finds the message that contains an offset below the high watermark:
 // among the recent ones, where a reader left off, or by the index, whose
@@ -109,7 +110,7 @@ func (p *Partition) places(ctx context.Context, k uint64, base types.Offset) ([]
 		var ps []place
 		for s := max(from, p.ix.recentFirst); s <= min(to, end); s++ {
 			x, _ := p.ix.point(s)
-			ps = append(ps, place{s, x.base, x.maxTime})
+			ps = append(ps, place{s, x.base, x.maxTime, int(x.size)})
 		}
 		p.mu.Unlock()
 		return ps, nil
@@ -135,7 +136,7 @@ func (p *Partition) places(ctx context.Context, k uint64, base types.Offset) ([]
 		if d.plain {
 			d.base, d.last = next, next
 		}
-		ps = append(ps, place{d.seq, d.base, d.maxTime})
+		ps = append(ps, place{d.seq, d.base, d.maxTime, d.size})
 		next = d.last + 1
 		return nil
 	})
@@ -161,9 +162,38 @@ func (p *Partition) chunk(ctx context.Context, c chunkRef) ([]interval, error) {
 		return v.([]interval), nil
 	}
 	part, err := p.loadChunk(ctx, c)
+	if errors.Is(err, pubsub.ErrNotFound) {
+		p.host.warn(p, "a part of the index is lost; rebuilding it from headers", err)
+		part, err = p.rebuildChunk(ctx, c)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: index part %d: %w", p, c.First, missingLog(err))
 	}
 	p.host.memo.put(key, part, len(part)*16+64)
 	return part, nil
+}
+
+// rebuildChunk makes a part of the index from the headers of its messages.
+func (p *Partition) rebuildChunk(ctx context.Context, c chunkRef) ([]interval, error) {
+	end := (c.First/chunkSpan + 1) * chunkSpan
+	x, next := index{}, c.Base
+	err := p.log.Headers(ctx, startOf(c.First), startOf(end)-1, func(m pubsub.Message) error {
+		if m.Seq >= startOf(end) {
+			return nil
+		}
+		d, err := decodeHeader(p.idTxt, &m)
+		if err != nil {
+			return err
+		}
+		if d.plain {
+			d.base, d.last = next, next
+		}
+		x.add(&d)
+		next = d.last + 1
+		return nil
+	})
+	if err == nil && uint64(len(x.tail)) != end-c.First {
+		err = fmt.Errorf("%d of %d intervals are readable: %w", len(x.tail), end-c.First, pubsub.ErrUnavailable)
+	}
+	return x.tail, err
 }

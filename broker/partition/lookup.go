@@ -205,11 +205,7 @@ func (p *Partition) recordAt(ctx context.Context, x place, v view, want func(int
 			if b.Control() || types.Offset(b.LastOffset()) < v.start {
 				continue
 			}
-			r, found, err := batchRecordAt(b, v.start, limit, want)
-			if err != nil {
-				return LookupResult{}, false, fmt.Errorf("lookup in %s: records of batch %d: %w", p, b.BaseOffset(), err)
-			}
-			if found {
+			if r, found := batchRecordAt(b, v.start, limit, want); found {
 				return r, true, nil
 			}
 		}
@@ -219,23 +215,31 @@ func (p *Partition) recordAt(ctx context.Context, x place, v view, want func(int
 
 // batchRecordAt finds the first record of a batch, not below start, whose
 // timestamp want accepts.
-func batchRecordAt(b serde.Batch, start types.Offset, limit int, want func(int64) bool) (LookupResult, bool, error) {
-	if b.LogAppendTime() {
+func batchRecordAt(b serde.Batch, start types.Offset, limit int, want func(int64) bool) (LookupResult, bool) {
+	whole := func() (LookupResult, bool) {
 		if want(b.MaxTimestamp()) {
-			return LookupResult{Offset: max(types.Offset(b.BaseOffset()), start), Timestamp: b.MaxTimestamp()}, true, nil
+			return LookupResult{Offset: max(types.Offset(b.BaseOffset()), start), Timestamp: b.MaxTimestamp()}, true
 		}
-		return LookupResult{}, false, nil
+		return LookupResult{}, false
+	}
+	if b.LogAppendTime() {
+		return whole()
 	}
 	body, err := plainRecords(b, limit)
 	if err != nil {
-		return LookupResult{}, false, err
+		// Opaque: not what its codec says, or larger than we decompress. It
+		// counts as one record rather than failing every lookup for ever.
+		return whole()
 	}
 	it := serde.NewRecords(body, b.Count())
 	for it.Next() {
 		offset := types.Offset(b.BaseOffset()) + types.Offset(it.Record.OffsetDelta)
 		if ts := b.BaseTimestamp() + it.Record.TimestampDelta; offset >= start && want(ts) {
-			return LookupResult{Offset: offset, Timestamp: ts}, true, nil
+			return LookupResult{Offset: offset, Timestamp: ts}, true
 		}
 	}
-	return LookupResult{}, false, it.Err()
+	if it.Err() != nil {
+		return whole()
+	}
+	return LookupResult{}, false
 }

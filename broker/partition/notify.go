@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"context"
 	"time"
 
 	"github.com/hanzoai/stream/pubsub"
@@ -134,7 +135,19 @@ func (p *Partition) tick(now time.Time) {
 	idle := p.follow.on && !waiting && now.Sub(p.interest) > followFor
 	check := waiting && p.st != nil && (!p.follow.sure || now.Sub(p.checked) >= checkEvery)
 	start := waiting && !p.follow.on
+	snapshot := p.snap.due(now)
+	old := len(p.snap.old) > 0 && !now.Before(p.snap.old[0].at)
 	p.mu.Unlock()
+	if snapshot {
+		p.startSnapshot(nil)
+	}
+	if old {
+		p.host.spawn(func() {
+			ctx, cancel := context.WithTimeout(p.host.ctx, askTimeout)
+			defer cancel()
+			p.removeOld(ctx, now)
+		})
+	}
 	if idle {
 		p.unfollow()
 	}

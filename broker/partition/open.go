@@ -66,6 +66,13 @@ func (p *Partition) openFrom(ctx context.Context, r *record) (again bool, err er
 		case err == nil:
 			restored = true
 		case errors.Is(err, errSnapshotLost):
+			newer, _, rerr := p.fetchRecord(ctx)
+			if rerr != nil {
+				return false, rerr
+			}
+			if newer.Snapshot == nil || newer.Snapshot.Seq != h.Seq {
+				return true, nil // replaced while we read it
+			}
 			lost = err
 			st, ix = newState(), index{}
 		default:
@@ -112,6 +119,7 @@ func (p *Partition) openFrom(ctx context.Context, r *record) (again bool, err er
 	}
 	// Whatever comes after b.Last arrives as news or by the next question.
 	snapshotSeq := st.seq
+	messages := 0
 	bytes, headers := 0, 0
 	if b.Last > st.seq {
 		var stop *corruption
@@ -132,6 +140,7 @@ func (p *Partition) openFrom(ctx context.Context, r *record) (again bool, err er
 			}
 			st.apply(&d)
 			ix.add(&d)
+			messages++
 			bytes += d.size
 			headers += d.headers
 			return nil
@@ -157,7 +166,7 @@ func (p *Partition) openFrom(ctx context.Context, r *record) (again bool, err er
 		p.st, p.ix = st, ix
 		p.checked = p.host.clock()
 		p.wentBack = time.Time{}
-		p.snap.loaded(r.Snapshot, snapshotSeq, st.seq, bytes, headers)
+		p.snap.loaded(snapshotSeq, messages, bytes, headers)
 		p.wakeLocked()
 	}
 	return false, nil

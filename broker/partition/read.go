@@ -311,9 +311,10 @@ func (p *Partition) unreadable(ctx context.Context, seq pubsub.Seq) error {
 	return fmt.Errorf("read %s at sequence %d: a replica returned other bytes than the leader: %w", p, seq, pubsub.ErrUnavailable)
 }
 
-// Available estimates the bytes that a Read at offset would find, from memory:
-// message by message near the end, from below further back. An offset out of
-// range is an error, as in Read.
+// Available estimates the bytes that a Read at offset would find: message by
+// message near the end, "a lot" further back. It asks the store only when the
+// newest messages are not in memory yet. An offset out of range is an error, as
+// in Read.
 func (p *Partition) Available(ctx context.Context, offset types.Offset, committed bool) (int, error) {
 	v, err := p.look(ctx, offset, committed)
 	if err != nil {
@@ -323,6 +324,45 @@ func (p *Partition) Available(ctx context.Context, offset types.Offset, committe
 		return 0, nil
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ix.after(offset), nil
+	if _, ok := p.ix.find(offset); ok {
+		defer p.mu.Unlock()
+		return p.ix.after(offset), nil
+	}
+	n, until := p.ix.after(0), p.ix.recentFirst
+	if p.st != nil && len(p.ix.recent) == 0 {
+		until = p.st.seq + 1
+	}
+	p.mu.Unlock()
+	k, iv, err := p.intervalAt(ctx, offset)
+	if err != nil {
+		return 0, err
+	}
+	if until == 0 || intervalOf(until-1) > k+1 {
+		return aLot, nil
+	}
+	for startOf(k) < until {
+		places, err := p.places(ctx, k, iv.base)
+		if err != nil {
+			return 0, err
+		}
+		for i, x := range places {
+			if x.seq < until && (i+1 == len(places) || places[i+1].base > offset) {
+				n += x.size
+			}
+		}
+		k++
+		p.mu.Lock()
+		known := k >= p.ix.tailFirst && k-p.ix.tailFirst < uint64(len(p.ix.tail))
+		if known {
+			iv = p.ix.tail[k-p.ix.tailFirst]
+		}
+		p.mu.Unlock()
+		if !known {
+			break
+		}
+	}
+	return n, nil
 }
+
+// aLot stands for more bytes than any fetch asks for.
+const aLot = 1 << 30
