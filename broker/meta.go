@@ -1,0 +1,87 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/types"
+)
+
+const metaKey = "format"
+
+// formatVersion is what this build writes and the newest that it reads.
+const formatVersion = 1
+
+// meta is the value of kafka-meta/format.
+type meta struct {
+	V         int    `json:"v"`
+	ClusterID string `json:"cluster_id"`
+}
+
+// FormatError says that what is stored under the prefix cannot be served.
+type FormatError struct{ Reason, Hint string }
+
+func (e *FormatError) Error() string { return e.Reason }
+
+// openMeta reads the cluster's identity, or makes one in an empty store.
+func openMeta(ctx context.Context, store pubsub.Store, table pubsub.Table, prefix string) (meta, error) {
+	for {
+		v, err := table.Get(ctx, metaKey)
+		if err == nil {
+			var m meta
+			if err := json.Unmarshal(v.Data, &m); err != nil || m.ClusterID == "" {
+				return m, &FormatError{
+					fmt.Sprintf("%s/%s is unreadable: %q", table.Name(), metaKey, v.Data),
+					"restore the bucket, or use another --prefix for a new cluster"}
+			}
+			if m.V > formatVersion {
+				return m, &FormatError{
+					fmt.Sprintf("stored format %d is newer than this build's %d", m.V, formatVersion),
+					"run the version of stream that wrote it, or a later one"}
+			}
+			return m, nil
+		}
+		if !errors.Is(err, pubsub.ErrNotFound) {
+			return meta{}, fmt.Errorf("read %s/%s: %w", table.Name(), metaKey, err)
+		}
+		// No identity: only an empty store may get a new one. Streams without
+		// it are somebody's data, and a new cluster id would disown them.
+		logs, missing, err := store.Logs(ctx, prefix+".>")
+		if err != nil {
+			return meta{}, fmt.Errorf("list streams: %w", err)
+		}
+		if v.Rev != 0 || len(logs)+len(missing) > 0 {
+			names := missing
+			for _, l := range logs {
+				names = append(names, l.Name)
+			}
+			return meta{}, &FormatError{
+				fmt.Sprintf("there are %d streams under %s.> (%s) but no %s/%s", len(names), prefix, abbreviate(names), table.Name(), metaKey),
+				"restore the bucket " + table.Name() + ", delete those streams, or use another --prefix"}
+		}
+		m := meta{V: formatVersion, ClusterID: types.NewTopicID().String()}
+		data, err := json.Marshal(m)
+		if err != nil {
+			return m, err
+		}
+		_, err = pubsub.Put(ctx, table, pubsub.Write{Key: metaKey, Data: data})
+		if errors.Is(err, pubsub.ErrConflict) {
+			continue // another gateway was first
+		}
+		if err != nil {
+			return m, fmt.Errorf("write %s/%s: %w", table.Name(), metaKey, err)
+		}
+		return m, nil
+	}
+}
+
+func abbreviate(names []string) string {
+	if len(names) > 3 {
+		names = append(names[:3:3], "…")
+	}
+	return strings.Join(names, ", ")
+}
