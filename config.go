@@ -48,7 +48,7 @@ type config struct {
 	Advertised string   `key:"advertised-address" show:"plain" doc:"host:port that clients are told, where it differs from host and port (port mapping, load balancer)."`
 	Port       int      `key:"port" default:"9092" range:"0..65535" show:"plain" doc:"Kafka port; 0 takes a free one."`
 	Bind       []string `key:"bind" show:"plain" doc:"Addresses to listen on for Kafka, comma separated, each host or host:port. Empty: all interfaces."`
-	NodeID     int      `key:"node-id" default:"-1" range:"-1..2147483647" show:"plain" kafka:"node.id,broker.id" doc:"Fixed node id; -1: chosen by the gateway."`
+	NodeID     int      `key:"node-id" default:"-1" range:"-1..2147483647" show:"plain" kafka:"node.id,broker.id" doc:"Fixed node id from 1; -1: a free one is taken."`
 
 	AutoCreate    bool     `key:"auto.create.topics.enable" default:"true" show:"plain" kafka:"auto.create.topics.enable" group:"Topics" doc:"Create a topic when a client asks for its metadata and allows it."`
 	NumPartitions int      `key:"num.partitions" default:"1" range:"1..10000" show:"plain" kafka:"num.partitions" doc:"Partitions of a topic created without a number."`

@@ -26,6 +26,9 @@ func (l *loaded) validate() {
 	if !prefixPattern.MatchString(l.Prefix) {
 		l.problem("prefix: %q is not 1 to 64 of A-Z, a-z, 0-9 and _", logging.Printable(l.Prefix))
 	}
+	if l.NodeID == 0 {
+		l.problem("node-id: ids begin at 1: leave it out to have one chosen")
+	}
 	l.Host = strings.TrimSuffix(strings.TrimPrefix(l.Host, "["), "]")
 	if strings.ContainsAny(l.Host, " /,\t\r\n") || strings.Contains(l.Host, ":") && net.ParseIP(l.Host) == nil {
 		l.problem("host: %q is not a host name or an address (the port is a key of its own)", logging.Printable(l.Host))

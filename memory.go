@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// memory is what this process may use.
-type memory struct {
+// memoryLimit is what this process may use.
+type memoryLimit struct {
 	Limit  byteSize // what budgets are parts of; never 0
 	Origin string
 	set    int64 // to hand to the runtime; 0: it has a limit already
@@ -27,7 +27,7 @@ const fallbackMemory = 1 << 30
 
 // readMemory finds the limit: GOMEMLIMIT, else 90 % of the control group's,
 // else 75 % of the machine's memory.
-func readMemory() memory {
+func readMemory() memoryLimit {
 	m := findMemory(os.ReadFile, os.Getenv("GOMEMLIMIT") != "", debug.SetMemoryLimit(-1))
 	m.gcSet = os.Getenv("GOGC") != ""
 	return m
@@ -35,11 +35,11 @@ func readMemory() memory {
 
 type readFileFunc func(string) ([]byte, error)
 
-func findMemory(read readFileFunc, given bool, runtimeLimit int64) memory {
+func findMemory(read readFileFunc, given bool, runtimeLimit int64) memoryLimit {
 	if given && runtimeLimit != math.MaxInt64 {
-		return memory{Limit: byteSize(runtimeLimit), Origin: "GOMEMLIMIT"}
+		return memoryLimit{Limit: byteSize(runtimeLimit), Origin: "GOMEMLIMIT"}
 	}
-	m := memory{Limit: fallbackMemory, Origin: "assumed"}
+	m := memoryLimit{Limit: fallbackMemory, Origin: "assumed"}
 	total := machineMemory(read)
 	cg := cgroupMemory(read)
 	switch {
@@ -111,7 +111,7 @@ func machineMemory(read readFileFunc) int64 {
 
 // resolve fills in the limits that follow from the memory limit and others, and
 // says which keys it changed and why.
-func (l *loaded) resolve(m memory) map[string]string {
+func (l *loaded) resolve(m memoryLimit) map[string]string {
 	why := map[string]string{}
 	if l.QueuedRequests == 0 {
 		l.QueuedRequests = max(m.Limit/4, l.MaxRequest)
@@ -147,7 +147,7 @@ func (l *loaded) resolve(m memory) map[string]string {
 	return why
 }
 
-func (m memory) gcText() string {
+func (m memoryLimit) gcText() string {
 	if m.gcSet {
 		return "GOGC=" + os.Getenv("GOGC")
 	}
@@ -165,7 +165,7 @@ const (
 
 // apply sets the runtime's memory limit, and GOGC by load unless the user chose
 // one. The returned func ends the latter.
-func (m memory) apply() (stop func()) {
+func (m memoryLimit) apply() (stop func()) {
 	if m.set > 0 {
 		debug.SetMemoryLimit(m.set)
 	}

@@ -59,7 +59,7 @@ func TestGCFollowsLoad(t *testing.T) {
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	l := loadWith(t, []string{"--message-max-bytes", "20MiB", "--bind", "127.0.0.1:7,127.0.0.1:8,[::1]:9"}, nil)
-	why := l.resolve(memory{Limit: 80 << 20})
+	why := l.resolve(memoryLimit{Limit: 80 << 20})
 	if l.MaxRequest != 20<<20+64<<10 || l.QueuedRequests != l.MaxRequest || l.FetchCache != 10<<20 {
 		t.Errorf("request %s, queued %s, cache %s", l.MaxRequest, l.QueuedRequests, l.FetchCache)
 	}

@@ -245,6 +245,7 @@ func (s *server) drain(gw gateway) {
 		}
 	}
 	gw.Shutdown(ctx)
+	closeAll(s.kafka) // also one whose Serve had not begun
 	gw.Close(ctx)
 	level := slog.LevelInfo
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
