@@ -36,8 +36,8 @@ type Cluster struct {
 	sent     time.Time // when the last acknowledged renewal was sent
 	upSince  time.Time // last return of the connection; zero while it is down
 	peers    map[int32]*seen
-	lives    map[Identity]time.Time // when each other life was last seen renewing
-	asked    map[Identity]time.Time // lives that the watch never showed: first asked about
+	lives    map[string]time.Time // by incarnation: when each other life was last seen renewing
+	asked    map[string]time.Time // lives that the watch never showed: first asked about
 	settled  time.Time              // sending time of the last own renewal that the watch delivered
 	inFlight map[pubsub.Rev]time.Time
 	changed  chan struct{}
@@ -59,7 +59,7 @@ func New(cfg Config, deps Deps) *Cluster {
 	return &Cluster{
 		cfg: cfg, deps: deps,
 		upSince: time.Now(),
-		peers:   map[int32]*seen{}, lives: map[Identity]time.Time{}, asked: map[Identity]time.Time{},
+		peers:   map[int32]*seen{}, lives: map[string]time.Time{}, asked: map[string]time.Time{},
 		inFlight: map[pubsub.Rev]time.Time{},
 		changed:  make(chan struct{}),
 	}
@@ -115,17 +115,23 @@ func (c *Cluster) Peers() []Peer {
 // for certain, and a time-to-live has passed since its last sign of life, so
 // that it no longer answers from memory either. It may turn true later: ask
 // again after Changed or a while.
-func (c *Cluster) MayAdopt(id Identity) bool {
+func (c *Cluster) MayAdopt(id Identity) bool { return c.Ended(id.Incarnation) }
+
+// Ended is MayAdopt for a life known by its incarnation alone.
+func (c *Cluster) Ended(incarnation string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if id == c.self {
+	if incarnation == c.self.Incarnation {
 		return false
 	}
 	if c.cfg.Alone {
 		return true
 	}
-	if p := c.peers[id.Node]; p != nil && p.Identity == id {
+	for _, p := range c.peers {
+		if p.Incarnation != incarnation {
+			continue
+		}
 		switch p.State {
 		case Alive:
 			return false
@@ -133,15 +139,15 @@ func (c *Cluster) MayAdopt(id Identity) bool {
 			return true
 		}
 	}
-	if last, ok := c.lives[id]; ok {
+	if last, ok := c.lives[incarnation]; ok {
 		return atLeast(last, now) >= c.cfg.TTL
 	}
 	// A life that the watch never showed: either it ended before we came, or
 	// the watch is behind. An own renewal sent after the question and
 	// delivered by the watch proves that it is not behind.
-	first, ok := c.asked[id]
+	first, ok := c.asked[incarnation]
 	if !ok {
-		c.asked[id] = now
+		c.asked[incarnation] = now
 		return false
 	}
 	return atLeast(first, now) >= c.cfg.TTL && c.settled.After(first)
@@ -268,10 +274,10 @@ func (c *Cluster) remember(p Peer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p.State == Gone {
-		c.lives[p.Identity] = time.Time{}
+		c.lives[p.Incarnation] = time.Time{}
 		return
 	}
-	c.lives[p.Identity] = time.Now()
+	c.lives[p.Incarnation] = time.Now()
 }
 
 type answer int
@@ -316,7 +322,7 @@ func (c *Cluster) register(ctx context.Context, node int32, expect pubsub.Rev) e
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.self.Incarnation != "" {
-		c.lives[c.self] = sent // our former life: ended now
+		c.lives[c.self.Incarnation] = sent // our former life: ended now
 	}
 	c.self, c.rev, c.sent, c.renewals = id, rev, sent, 0
 	c.inFlight[rev] = sent

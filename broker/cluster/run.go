@@ -132,8 +132,8 @@ func (c *Cluster) observe(v pubsub.Value) {
 	old := c.peers[p.Node]
 	c.peers[p.Node] = &seen{Peer: p, rev: v.Rev}
 	if p.Identity != c.self && p.State == Alive {
-		c.lives[p.Identity] = now
-		delete(c.asked, p.Identity)
+		c.lives[p.Incarnation] = now
+		delete(c.asked, p.Incarnation)
 	}
 	if p.Identity == c.self && p.State == Alive {
 		// Everything stored before this revision was delivered. The watch may
