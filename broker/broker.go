@@ -1,0 +1,210 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hanzoai/stream/broker/cluster"
+	"github.com/hanzoai/stream/broker/group"
+	"github.com/hanzoai/stream/broker/partition"
+	"github.com/hanzoai/stream/broker/topic"
+	"github.com/hanzoai/stream/logging"
+	"github.com/hanzoai/stream/pubsub"
+)
+
+// Config is the broker's section of the configuration.
+type Config struct {
+	// Prefix of all streams, subjects and buckets: [A-Za-z0-9_]+.
+	Prefix string
+	// Replicas of new streams and buckets.
+	Replicas int
+	// Memory keeps new streams in memory instead of files.
+	Memory bool
+	// Host and Port are advertised to clients; Rack may be nil.
+	Host string
+	Port int32
+	Rack *string
+	// CacheBytes bounds the tail caches of all partitions together.
+	CacheBytes int
+	// Shown are values that DescribeConfigs of the broker shows and that are
+	// decided elsewhere, under Kafka's names.
+	Shown map[string]string
+
+	Cluster cluster.Config
+	Topic   topic.Config
+	Group   group.Config
+}
+
+// Broker is one gateway's Kafka. Make it with New, then Start; Drain and Close
+// end it.
+type Broker struct {
+	cfg    Config
+	store  pubsub.Store
+	logger *slog.Logger
+	reg    prometheus.Registerer
+
+	meta    meta
+	ids     *producerIDs
+	cluster *cluster.Cluster
+	host    *partition.Host
+	topics  *topic.Topics
+	groups  *group.Coordinator
+
+	stop    context.CancelFunc
+	member  context.CancelFunc // ends the membership, after all else
+	running sync.WaitGroup
+	renewal sync.WaitGroup
+	failed  chan error
+
+	// mu guards ready and draining.
+	mu       sync.Mutex
+	ready    bool
+	draining bool
+}
+
+// New makes a Broker; nothing is read or written yet.
+func New(cfg Config, store pubsub.Store, logger *slog.Logger, reg prometheus.Registerer) *Broker {
+	return &Broker{cfg: cfg, store: store, logger: logger, reg: reg, failed: make(chan error, 1)}
+}
+
+// Start opens what is stored, joins the cluster and returns when everything can
+// be served. The work goes on in the background until Close; ctx bounds only
+// the start. A *FormatError means that the store must not be served.
+func (b *Broker) Start(ctx context.Context) error {
+	names := []string{"meta", "topics", "partitions", "consumer-offsets", "ids", "gateways"}
+	tables := make(map[string]pubsub.Table, len(names))
+	// The identity comes first: nothing is made beside data without one.
+	for _, name := range names {
+		t, err := b.store.Table(ctx, pubsub.TableConfig{Name: b.cfg.Prefix + "-" + name, Replicas: b.cfg.Replicas, Memory: b.cfg.Memory})
+		if err != nil {
+			return fmt.Errorf("open bucket %s-%s: %w", b.cfg.Prefix, name, err)
+		}
+		tables[name] = t
+		if name == "meta" {
+			if b.meta, err = openMeta(ctx, b.store, t, b.cfg.Prefix); err != nil {
+				return err
+			}
+		}
+	}
+	b.ids = &producerIDs{table: tables["ids"]}
+
+	b.cfg.Cluster.Prefix, b.cfg.Cluster.Host, b.cfg.Cluster.Port = b.cfg.Prefix, b.cfg.Host, b.cfg.Port
+	b.cluster = cluster.New(b.cfg.Cluster, cluster.Deps{
+		Table: tables["gateways"], Store: b.store, Logger: b.component("cluster")})
+	if err := b.cluster.Join(ctx); err != nil {
+		return err
+	}
+	background, member := context.WithCancel(context.WithoutCancel(ctx))
+	b.member = member
+	b.renewal.Go(func() { b.check("membership", background, b.cluster.Run(background)) })
+
+	background, b.stop = context.WithCancel(background)
+	b.host = partition.NewHost(partition.Env{
+		Store: b.store, Records: tables["partitions"], Gateway: b.cluster.Self().Incarnation,
+		CacheBytes: b.cfg.CacheBytes, Logger: b.component("partition"), Registerer: b.reg})
+	b.topics = topic.New(b.cfg.Topic, topic.Deps{
+		Table: tables["topics"], Store: b.store, Partitions: partitions{b.host},
+		Cluster: b.meta.ClusterID, Incarnation: func() string { return b.cluster.Self().Incarnation },
+		MayAdopt: b.cluster.Ended, Fresh: b.cluster.Fresh,
+		Broker: func(id int32) bool { return id == SharedNode }, Logger: b.component("topic")})
+	b.groups = group.New(b.cfg.Group, group.Deps{
+		Table: tables["consumer-offsets"], Members: b.cluster, Replicated: b.cfg.Replicas > 1,
+		Logger: b.component("group"), Registerer: b.reg})
+	b.topics.OnChange(b.topicChanged)
+	b.running.Go(func() { b.check("partitions", background, b.host.Run(background)) })
+	b.running.Go(func() { b.check("topics", background, b.topics.Run(background)) })
+	b.running.Go(func() { b.check("groups", background, b.groups.Run(background)) })
+	for _, ready := range []<-chan struct{}{b.topics.Ready(), b.groups.Ready()} {
+		select {
+		case <-ready:
+		case err := <-b.failed:
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("load state: %w", ctx.Err())
+		}
+	}
+	b.running.Go(func() { b.sweep(background) })
+	b.mu.Lock()
+	b.ready = true
+	b.mu.Unlock()
+	return nil
+}
+
+func (b *Broker) component(name string) *slog.Logger { return b.logger.With(logging.Component, name) }
+
+// check reports a background part that ended although nobody asked it to.
+func (b *Broker) check(what string, ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		err = errors.New("ended by itself")
+	}
+	select {
+	case b.failed <- fmt.Errorf("%s: %w", what, err):
+	default:
+	}
+}
+
+// Failed delivers the error of a part that cannot go on. The process should
+// then end: a restart rebuilds everything.
+func (b *Broker) Failed() <-chan error { return b.failed }
+
+// sweep finishes what dead gateways left half done, at the start and whenever
+// the membership changes.
+func (b *Broker) sweep(ctx context.Context) {
+	for {
+		changed := b.cluster.Changed()
+		if err := b.topics.Sweep(ctx); err != nil && ctx.Err() == nil {
+			b.logger.Warn("sweep of topics failed", logging.Error, err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// HandOver gives up what this gateway owns, so that others adopt it at once;
+// members that wait are told to look elsewhere. From here on it is not ready.
+func (b *Broker) HandOver(ctx context.Context) {
+	b.mu.Lock()
+	b.draining = true
+	b.mu.Unlock()
+	if err := b.groups.Drain(ctx); err != nil {
+		b.logger.Warn("groups were not handed over in order; others wait a time-to-live", logging.Error, err)
+	}
+}
+
+// Drain finishes the appends that were submitted and saves what spares the next
+// start work. Nothing may be submitted after it.
+func (b *Broker) Drain(ctx context.Context) {
+	if err := b.host.Drain(ctx); err != nil {
+		b.logger.Warn("partitions were not drained; the next start reads more of their tails", logging.Error, err)
+	}
+}
+
+// Close ends everything that Start began and leaves the cluster. The store
+// stays open.
+func (b *Broker) Close(ctx context.Context) {
+	b.mu.Lock()
+	b.ready = false
+	b.mu.Unlock()
+	if b.stop != nil {
+		b.stop()
+		b.running.Wait()
+	}
+	if b.member != nil {
+		b.member()
+		b.renewal.Wait()
+		if err := b.cluster.Leave(ctx); err != nil {
+			b.logger.Warn("could not say goodbye; others wait a time-to-live", logging.Error, err)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package broker
+
+import (
+	"context"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/hanzoai/stream/broker/cluster"
+	"github.com/hanzoai/stream/broker/group"
+	"github.com/hanzoai/stream/broker/partition"
+	"github.com/hanzoai/stream/broker/topic"
+	"github.com/hanzoai/stream/logging"
+	"github.com/hanzoai/stream/types"
+)
+
+// SharedNode is the one broker id that clients see when all gateways stand
+// behind one address.
+const SharedNode int32 = 1
+
+// ClusterID is the 22 characters that Metadata and DescribeCluster tell.
+func (b *Broker) ClusterID() string { return b.meta.ClusterID }
+
+// Address is what clients are told to connect to.
+func (b *Broker) Address() (host string, port int32, rack *string) {
+	return b.cfg.Host, b.cfg.Port, b.cfg.Rack
+}
+
+// Controller is the node that admin clients are sent to: any gateway serves.
+func (b *Broker) Controller() int32 { return SharedNode }
+
+// Leader is the node that clients should ask for a partition.
+func (b *Broker) Leader(types.TopicID, int32) int32 { return SharedNode }
+
+// Coordinator is the node that clients should ask for a group.
+func (b *Broker) Coordinator(string) int32 { return SharedNode }
+
+// Node is this gateway's own node id and its living peers, itself included.
+func (b *Broker) Node() (int32, []cluster.Peer) {
+	if b.cluster == nil {
+		return 0, nil
+	}
+	return b.cluster.Self().Node, b.cluster.Peers()
+}
+
+// Topic finds an active topic by name: UNKNOWN_TOPIC_OR_PARTITION, or
+// INVALID_TOPIC_EXCEPTION for what can never be one.
+func (b *Broker) Topic(ctx context.Context, name string) (*topic.Topic, error) {
+	return b.topics.Get(ctx, name)
+}
+
+// TopicByID finds an active topic by id: UNKNOWN_TOPIC_ID.
+func (b *Broker) TopicByID(ctx context.Context, id types.TopicID) (*topic.Topic, error) {
+	return b.topics.GetByID(ctx, id)
+}
+
+// Topics lists all active topics by name.
+func (b *Broker) Topics(ctx context.Context) ([]*topic.Topic, error) { return b.topics.All(ctx) }
+
+// CreateTopic makes a topic, or only checks it.
+func (b *Broker) CreateTopic(ctx context.Context, s topic.Spec) (*topic.Topic, error) {
+	return b.topics.Create(ctx, s)
+}
+
+// DeleteTopic deletes this very incarnation.
+func (b *Broker) DeleteTopic(ctx context.Context, t *topic.Topic) error {
+	return b.topics.Delete(ctx, t)
+}
+
+// AutoCreate reports auto.create.topics.enable.
+func (b *Broker) AutoCreate() bool { return b.cfg.Topic.AutoCreate }
+
+// TopicConfigs lists all configs of a topic, by name.
+func (b *Broker) TopicConfigs(t *topic.Topic) []topic.ConfigValue { return b.topics.TopicConfigs(t) }
+
+// BrokerConfigs lists the broker's configs under Kafka's names, by name.
+func (b *Broker) BrokerConfigs() []topic.ConfigValue { return b.topics.BrokerConfigs(b.cfg.Shown) }
+
+// Partition opens a partition: UNKNOWN_TOPIC_OR_PARTITION for a number that the
+// topic lacks. Nothing is sent to the store.
+func (b *Broker) Partition(_ context.Context, t *topic.Topic, n int32) (*partition.Partition, error) {
+	if n < 0 || n >= t.Partitions {
+		return nil, kerr.UnknownTopicOrPartition
+	}
+	return b.open(t, n), nil
+}
+
+func (b *Broker) open(t *topic.Topic, n int32) *partition.Partition {
+	if p := b.host.Find(t.ID, n); p != nil {
+		return p
+	}
+	s := b.topics.Partition(t, n).LogConfig
+	log := b.store.Log(s.Name, s.Subject)
+	return b.host.Open(partition.OpenSpec{Topic: t.Name, ID: t.ID, Partition: n, Log: log, Config: b.topics.Effective(t)})
+}
+
+// Groups are the consumer groups.
+func (b *Broker) Groups() *group.Coordinator { return b.groups }
+
+// topicChanged follows the life of a topic in what hangs on it.
+func (b *Broker) topicChanged(old, now *topic.Topic) {
+	if old != nil && (now == nil || now.ID != old.ID) {
+		for n := range old.Partitions {
+			b.host.Close(old.ID, n)
+		}
+		b.groups.DropTopic(old.ID)
+		b.logger.Info("topic is gone", logging.Topic, old.Name, "id", old.ID)
+	}
+	if now != nil {
+		c := b.topics.Effective(now)
+		for n := range now.Partitions {
+			if p := b.host.Find(now.ID, n); p != nil {
+				p.Configure(c)
+			}
+		}
+	}
+}
+
+// Known lists the active topics as this gateway remembers them, by name, without
+// asking the store.
+func (b *Broker) Known() []*topic.Topic { return b.topics.Known() }
+
+// Offsets lists the committed offsets of all groups on topics that exist, by
+// group, topic and partition.
+func (b *Broker) Offsets(ctx context.Context) ([]group.GroupOffset, error) {
+	all, err := b.groups.Offsets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := map[string]types.TopicID{}
+	for _, t := range b.Known() {
+		ids[t.Name] = t.ID
+	}
+	return slices.DeleteFunc(all, func(o group.GroupOffset) bool { return ids[o.Topic] != o.TopicID }), nil
+}
+
+// PartitionStatus describes one partition to operators, with the names that an
+// operator of NATS looks for.
+type PartitionStatus struct {
+	partition.Status
+	Partition       int32
+	Stream, Subject string
+	// Err is why the store could not be asked about it.
+	Err error
+}
+
+// Describe asks the store about every partition of a topic.
+func (b *Broker) Describe(ctx context.Context, t *topic.Topic) []PartitionStatus {
+	ps := make([]PartitionStatus, t.Partitions)
+	for n := range t.Partitions {
+		s := &ps[n]
+		log := b.topics.Partition(t, n).LogConfig
+		s.Partition, s.Stream, s.Subject = n, log.Name, log.Subject
+		s.Status, s.Err = b.open(t, n).Status(ctx)
+	}
+	return ps
+}
+
+// Ready reports whether everything can be served at this moment, or why not.
+func (b *Broker) Ready() (ok bool, reasons []string) {
+	b.mu.Lock()
+	ready, draining := b.ready, b.draining
+	b.mu.Unlock()
+	switch {
+	case !ready:
+		reasons = append(reasons, "state is being loaded")
+	case draining:
+		reasons = append(reasons, "draining")
+	case !b.store.Connected():
+		reasons = append(reasons, "no connection to NATS")
+	case !b.cluster.Fresh():
+		reasons = append(reasons, "membership is not renewed: JetStream does not answer in time")
+	}
+	return len(reasons) == 0, reasons
+}
+
+// partitions makes and removes partitions for package topic.
+type partitions struct{ host *partition.Host }
+
+// Create implements topic.Partitions.
+func (p partitions) Create(ctx context.Context, s topic.PartitionSpec) error {
+	return p.host.Create(ctx, partition.CreateSpec{ID: s.ID, Partition: s.N, Log: s.LogConfig})
+}
+
+// Destroy implements topic.Partitions.
+func (p partitions) Destroy(ctx context.Context, s topic.PartitionSpec) error {
+	return p.host.Destroy(ctx, partition.DestroySpec{ID: s.ID, Partition: s.N, Log: s.LogConfig.Name})
+}
