@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -11,6 +12,10 @@ type request struct {
 	kmsg.Request        // decoded, its version set
 	conn         *conn  // peer host, client software, listener
 	clientID     string // null is ""
+	frame        *frame // whose bytes Request's []byte fields share; nil if nobody counts
+	// ready, set by submit, tells without blocking whether wait would return at
+	// once: answers that are ready together are written together.
+	ready func() bool
 }
 
 // api is one row of the table that feeds ApiVersions, dispatch and
@@ -27,8 +32,8 @@ type api struct {
 	lends bool
 	// serve answers a request: exactly one of response and error is non-nil. An
 	// error means "close without an answer" and is never one of Kafka's. The
-	// response's version is set by the caller of serve. ctx ends when the
-	// client is gone or the server stops waiting for it.
+	// response's version is set, as ResponseKind does. ctx ends when the
+	// connection is cut, and some time after its client has left.
 	serve func(h *handler, ctx context.Context, r *request) (kmsg.Response, error)
 	// submit starts a request and returns a function that waits for its answer:
 	// a nil response without error means that the client wants none. The next
@@ -41,14 +46,21 @@ type handler struct {
 	backend Backend
 	config  Config
 	apis    map[int16]*api
+	served  []*api // the same, in key order
 	// draining is closed when the server begins to drain: requests that wait
 	// for something to happen answer early then.
 	draining <-chan struct{}
+	// fetchHeld counts the bytes of records in answers that are not written yet.
+	fetchHeld atomic.Int64
 }
 
 // apis lists every API that is served, in key order. Each row is declared in
 // the file of its API.
 var apis = []*api{
+	&produceAPI,
+	&fetchAPI,
+	&listOffsetsAPI,
+	&metadataAPI,
 	&offsetCommitAPI,
 	&offsetFetchAPI,
 	&findCoordinatorAPI,
@@ -58,6 +70,7 @@ var apis = []*api{
 	&syncGroupAPI,
 	&describeGroupsAPI,
 	&listGroupsAPI,
+	&apiVersionsAPI,
 	&createTopicsAPI,
 	&deleteTopicsAPI,
 	&initProducerIDAPI,

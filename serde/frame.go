@@ -109,7 +109,13 @@ func (f *FrameReader) Body(dst []byte, n int, hold func(int) error) ([]byte, err
 			return dst, err
 		}
 		if cap(dst)-len(dst) < step {
-			grown := make([]byte, len(dst), len(dst)+step)
+			// Sizes are doubled from FrameStep whatever n is, so that buffers
+			// which are used again come in few sizes.
+			room := max(len(dst), FrameStep)
+			if n <= FrameStep {
+				room = step
+			}
+			grown := make([]byte, len(dst), len(dst)+room)
 			copy(grown, dst)
 			dst = grown
 		}
