@@ -38,11 +38,11 @@ type config struct {
 	Sync       syncMode `key:"sync" default:"always" show:"plain" doc:"When stored data is flushed to the disk: always (before a record is acknowledged) or an interval such as 10s. With an external NATS server it states what that server is set to."`
 	NATSListen string   `key:"nats-listen" show:"plain" doc:"host:port on which the embedded server takes NATS clients. Empty: nobody else reaches it."`
 
-	Prefix        string `key:"prefix" default:"kafka" show:"plain" group:"Store: layout" doc:"Prefix of streams, subjects and buckets ([A-Za-z0-9_]+): several Kafka clusters can share one NATS account."`
+	Prefix        string `key:"prefix" default:"kafka" show:"plain" group:"Store: layout" doc:"Prefix of streams, subjects and buckets (1 to 30 of A-Z, a-z, 0-9 and _): several Kafka clusters can share one NATS account."`
 	Storage       string `key:"storage" default:"file" oneof:"file memory" show:"plain" doc:"Storage of new streams."`
 	Replicas      int    `key:"replicas" default:"1" range:"1..5" show:"plain" kafka:"default.replication.factor" doc:"Replicas of new streams unless the client asks for a number."`
 	ClampReplicas bool   `key:"clamp-replication" default:"false" show:"plain" doc:"Give a topic as many replicas as NATS can, instead of refusing more with INVALID_REPLICATION_FACTOR."`
-	MaxPartitions int    `key:"max.partitions" default:"0" range:"0.." show:"plain" doc:"Most partitions in the whole cluster; 0 is no cap. Creating more answers POLICY_VIOLATION."`
+	MaxPartitions int    `key:"max.partitions" default:"10000" range:"1..1000000" show:"plain" doc:"Most partitions of all topics together. Creating more answers POLICY_VIOLATION."`
 
 	Host       string   `key:"host" default:"localhost" show:"plain" group:"Kafka listener" doc:"Host name that clients are told to connect to. 0.0.0.0 and :: stand for the address that the client reached."`
 	Advertised string   `key:"advertised-address" show:"plain" doc:"host:port that clients are told, where it differs from host and port (port mapping, load balancer)."`

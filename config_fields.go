@@ -210,3 +210,19 @@ func (f *field) shown(c *config) string {
 	}
 	return logging.Mask
 }
+
+// plain is the value as Kafka writes it: sizes in bytes, durations in the
+// key's unit.
+func (f *field) plain(c *config) string {
+	switch v := reflect.ValueOf(c).Elem().Field(f.index).Interface().(type) {
+	case byteSize:
+		return strconv.FormatInt(int64(v), 10)
+	case time.Duration:
+		if f.unit > 0 {
+			return strconv.FormatInt(int64(v/f.unit), 10)
+		}
+		return v.String()
+	default:
+		return f.text(v)
+	}
+}

@@ -15,7 +15,7 @@ import (
 	"github.com/hanzoai/stream/logging"
 )
 
-var prefixPattern = regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`)
+var prefixPattern = regexp.MustCompile(`^[A-Za-z0-9_]{1,30}$`)
 
 // validate checks what concerns more than one key, and files.
 func (l *loaded) validate() {
@@ -24,7 +24,7 @@ func (l *loaded) validate() {
 		l.checkURLs()
 	}
 	if !prefixPattern.MatchString(l.Prefix) {
-		l.problem("prefix: %q is not 1 to 64 of A-Z, a-z, 0-9 and _", logging.Printable(l.Prefix))
+		l.problem("prefix: %q is not 1 to 30 of A-Z, a-z, 0-9 and _", logging.Printable(l.Prefix))
 	}
 	if l.NodeID == 0 {
 		l.problem("node-id: ids begin at 1: leave it out to have one chosen")

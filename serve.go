@@ -54,6 +54,10 @@ func serveCommand(cmd *cobra.Command, environ []string) error {
 	return s.run(ctx)
 }
 
+// sameSignal is how close to the first a signal is still the same one: timeout
+// and some supervisors send one to the process and one to its group.
+const sameSignal = 250 * time.Millisecond
+
 // untilSignal ends the context at the first SIGINT or SIGTERM and the process
 // at the second.
 func untilSignal(ctx context.Context, logger *slog.Logger) (context.Context, func()) {
@@ -62,17 +66,21 @@ func untilSignal(ctx context.Context, logger *slog.Logger) (context.Context, fun
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	done := make(chan struct{})
 	go func() {
-		for n := 0; ; n++ {
+		var first time.Time
+		for {
 			select {
 			case <-done:
 				return
 			case s := <-signals:
-				if n > 0 {
+				switch {
+				case first.IsZero():
+					first = time.Now()
+					logger.Info("stopping", "signal", s.String())
+					cancel()
+				case time.Since(first) > sameSignal:
 					logger.Error("stopped by a second signal", "signal", s.String())
 					os.Exit(exitFailed)
 				}
-				logger.Info("stopping", "signal", s.String())
-				cancel()
 			}
 		}
 	}()

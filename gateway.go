@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hanzoai/stream/admin"
+	"github.com/hanzoai/stream/broker"
+	"github.com/hanzoai/stream/broker/cluster"
+	"github.com/hanzoai/stream/broker/group"
+	"github.com/hanzoai/stream/broker/topic"
+	"github.com/hanzoai/stream/logging"
+	"github.com/hanzoai/stream/protocol"
+	"github.com/hanzoai/stream/pubsub"
+)
+
+// kafka is the gateway: the broker and the wire that speaks for it.
+type kafka struct {
+	broker *broker.Broker
+	wire   *protocol.Server
+	logger *slog.Logger
+}
+
+// openGateway starts the broker on an open store. Nothing is served yet.
+func openGateway(ctx context.Context, l *loaded, store pubsub.Store, a advertised, logger *slog.Logger, reg prometheus.Registerer) (gateway, error) {
+	wire := l.protocolConfig()
+	bc := l.brokerConfig(a)
+	if err := errors.Join(wire.Validate(), bc.Topic.Validate(), bc.Group.Validate(), bc.Cluster.Validate()); err != nil {
+		return nil, &exitError{code: exitUsage, err: err}
+	}
+	b := broker.New(bc, store, logger, reg)
+	if err := b.Start(ctx); err != nil {
+		b.Close(context.WithoutCancel(ctx))
+		return nil, startError(err)
+	}
+	return &kafka{broker: b, wire: protocol.New(wire, backend{b}, logger, reg), logger: logger}, nil
+}
+
+// startError gives the exit code and the remedy of a broker that cannot start.
+func startError(err error) error {
+	e := &exitError{code: exitFailed, err: fmt.Errorf("start: %w", err)}
+	format := (*broker.FormatError)(nil)
+	switch {
+	case errors.As(err, &format):
+		e.code, e.hint = exitStore, format.Hint
+	case errors.Is(err, pubsub.ErrUnavailable), errors.Is(err, pubsub.ErrOutcomeUnknown):
+		e.code, e.hint = exitStore, "NATS is connected, but JetStream does not do what is asked: look at its log, its disk and its limits"
+	}
+	return e
+}
+
+func (l *loaded) protocolConfig() protocol.Config {
+	c := protocol.DefaultConfig()
+	c.MaxRequestBytes = int(l.MaxRequest)
+	c.QueuedMaxRequestBytes = int64(l.QueuedRequests)
+	c.MaxElements = l.MaxElements
+	c.MaxConnections, c.MaxConnectionsPerIP, c.MaxConnectionRate = l.MaxConns, l.MaxConnsIP, l.ConnRate
+	c.FrameTimeout, c.WriteTimeout, c.IdleTimeout = l.FrameTimeout, l.WriteTimeout, l.IdleTimeout
+	c.MaxInflight = l.MaxInflight
+	c.FetchMaxBytes, c.FetchHeldBytes, c.FetchMaxWait = int(l.FetchMax), int64(l.FetchHeld), l.FetchWait
+	return c
+}
+
+func (l *loaded) brokerConfig(a advertised) broker.Config {
+	inMemory := l.Storage == "memory"
+	g := group.DefaultConfig()
+	g.MinSessionTimeout, g.MaxSessionTimeout, g.InitialRebalanceDelay = l.GroupMinSess, l.GroupMaxSess, l.GroupDelay
+	g.MaxSize, g.MaxProtocols, g.MaxMetadataBytes, g.OffsetsRetention = l.GroupMaxSize, l.GroupProtocols, l.OffsetMeta, l.OffsetKeep
+	return broker.Config{
+		Prefix: l.Prefix, Replicas: l.Replicas, Memory: inMemory, Host: a.Host, Port: a.Port, CacheBytes: int(l.FetchCache),
+		Shown: l.shownToClients(a),
+		Cluster: cluster.Config{Prefix: l.Prefix, Node: int32(max(l.NodeID, 0)), Host: a.Host, Port: a.Port,
+			// The folder lock proves that no predecessor lives.
+			Alone: !l.external()},
+		Topic: topic.Config{Prefix: l.Prefix, Partitions: int32(l.NumPartitions), Replicas: l.Replicas, Memory: inMemory,
+			ClampReplication: l.ClampReplicas, AutoCreate: l.AutoCreate, MaxMessageBytes: int(l.MaxMessage), MaxPartitions: l.MaxPartitions},
+		Group: g,
+	}
+}
+
+// shownToClients are the broker configs that DescribeConfigs tells, by Kafka's
+// names; durations in Kafka's unit.
+func (l *loaded) shownToClients(a advertised) map[string]string {
+	m := map[string]string{
+		"advertised.listeners": "PLAINTEXT://" + net.JoinHostPort(a.Host, strconv.Itoa(int(a.Port))),
+		"broker.id":            strconv.Itoa(int(broker.SharedNode)),
+		"node.id":              strconv.Itoa(int(broker.SharedNode)),
+	}
+	for _, f := range fields {
+		for _, name := range f.kafka {
+			if _, ok := m[name]; !ok {
+				m[name] = f.plain(&l.config)
+			}
+		}
+	}
+	if l.MaxConnsIP == 0 {
+		m["max.connections.per.ip"] = "2147483647" // as Kafka writes "no cap"
+	}
+	return m
+}
+
+// backend is the broker as the wire sees it: the same with types of its own.
+type backend struct{ *broker.Broker }
+
+var _ protocol.Backend = backend{}
+
+// Nodes implements protocol.Cluster: all gateways stand behind one address.
+func (b backend) Nodes() []protocol.Node {
+	host, port, rack := b.Address()
+	return []protocol.Node{{ID: broker.SharedNode, Host: host, Port: port, Rack: rack}}
+}
+
+// Partition implements protocol.Partitions.
+func (b backend) Partition(ctx context.Context, t *topic.Topic, n int32) (protocol.Partition, error) {
+	p, err := b.Broker.Partition(ctx, t, n)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Groups implements protocol.Backend.
+func (b backend) Groups() protocol.Groups { return b.Broker.Groups() }
+
+// Serve implements gateway.
+func (k *kafka) Serve(ctx context.Context, l net.Listener) error { return k.wire.Serve(ctx, l) }
+
+// Shutdown implements gateway. The wire takes nothing new from the first
+// moment; letting go of the groups answers those who wait in JoinGroup, without
+// which the wire would wait for them.
+func (k *kafka) Shutdown(ctx context.Context) {
+	wire := make(chan error, 1)
+	go func() { wire <- k.wire.Shutdown(ctx) }()
+	k.broker.Drain(ctx)
+	if err := <-wire; err != nil {
+		k.logger.Warn("connections were cut at the end of the grace period", logging.Error, err)
+		return
+	}
+	k.broker.Drain(ctx) // what came in during the first
+}
+
+// goodbye bounds what Close may still write.
+const goodbye = time.Second
+
+// Close implements gateway.
+func (k *kafka) Close(ctx context.Context) {
+	// Leaving in order spares the others a time-to-live, also after the grace.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+	defer cancel()
+	k.broker.Close(ctx)
+}
+
+// Failed implements gateway.
+func (k *kafka) Failed() <-chan error { return k.broker.Failed() }
+
+// Ready implements gateway.
+func (k *kafka) Ready() (bool, []string) { return k.broker.Ready() }
+
+// Facts implements gateway.
+func (k *kafka) Facts() facts {
+	f := facts{ClusterID: k.broker.ClusterID()}
+	var peers []cluster.Peer
+	f.NodeID, peers = k.broker.Node()
+	for _, p := range peers {
+		if p.State == cluster.Alive {
+			f.Gateways = append(f.Gateways, admin.Gateway{NodeID: p.Node, Host: p.Host, Port: int(p.Port)})
+		}
+	}
+	// From memory; what is not known yet is not shown.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	ts, err := k.broker.Topics(ctx)
+	if err != nil {
+		return f
+	}
+	for _, t := range ts {
+		if strings.Contains(t.Configs["cleanup.policy"], "compact") {
+			f.Compacted = append(f.Compacted, t.Name)
+		}
+	}
+	return f
+}
+
+// Topics implements gateway.
+func (k *kafka) Topics(ctx context.Context, name string) ([]admin.Topic, error) {
+	ts, err := k.broker.Topics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []admin.Topic{}
+	for _, t := range ts {
+		if name != "" && name != t.Name {
+			continue
+		}
+		at := admin.Topic{Name: t.Name}
+		for _, p := range k.broker.Describe(ctx, t) {
+			if p.Err != nil {
+				return nil, fmt.Errorf("ask about %s-%d: %w", t.Name, p.Partition, p.Err)
+			}
+			at.Partitions = append(at.Partitions, admin.Partition{
+				Partition: p.Partition, Messages: p.Messages, FirstSeq: p.FirstSeq, LastSeq: p.LastSeq, Bytes: p.Bytes,
+				Stream: p.Stream, Subject: p.Subject, StartOffset: int64(p.Start), EndOffset: int64(p.End),
+				Leader: k.broker.Leader(t.ID, p.Partition), Replicas: p.Replicas, InSync: p.InSync, Error: p.Stopped,
+			})
+		}
+		out = append(out, at)
+	}
+	return out, nil
+}
+
+// Offsets implements gateway. Offsets of a topic that was deleted since read as
+// absent, also if there is a new one of its name.
+func (k *kafka) Offsets(ctx context.Context, groupName, topicName string) ([]admin.Offset, error) {
+	ts, err := k.broker.Topics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := make(map[string]*topic.Topic, len(ts))
+	for _, t := range ts {
+		ids[t.Name] = t
+	}
+	all, err := k.broker.Groups().Offsets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []admin.Offset{}
+	for _, o := range all {
+		t := ids[o.Topic]
+		if t == nil || t.ID != o.TopicID || groupName != "" && o.Group != groupName || topicName != "" && o.Topic != topicName {
+			continue
+		}
+		out = append(out, admin.Offset{Group: o.Group, Topic: o.Topic, Partition: o.Partition, Offset: int64(o.Offset)})
+	}
+	return out, nil
+}
