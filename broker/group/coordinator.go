@@ -14,8 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/hanzoai/stream/broker/coord"
-	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/types"
 )
 
 // maxName is the longest group id: what the wire's plain strings can carry.
@@ -42,26 +42,25 @@ type Coordinator struct {
 	d       Deps
 	rt      *coord.Runtime[*State]
 	metrics metrics
+
+	mu       sync.Mutex // guards: drops
+	drops    []types.TopicID
+	dropping chan struct{} // capacity 1: drops is not empty
 }
 
 type turn = coord.Turn[*State]
 
-// New makes a Coordinator; the config must be valid. Nothing happens before Run.
-func New(c Config, d Deps) (*Coordinator, error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
+// New makes a Coordinator; the config must be valid. Nothing happens before
+// Run. It panics if its metrics are registered already.
+func New(c Config, d Deps) *Coordinator {
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
-	d.Logger = d.Logger.With(logging.Component, "group")
 	if d.NewID == nil {
 		d.NewID = newUUID
 	}
-	co := &Coordinator{c: c, d: d}
-	if err := co.metrics.register(d.Registerer); err != nil {
-		return nil, err
-	}
+	co := &Coordinator{c: c, d: d, dropping: make(chan struct{}, 1)}
+	co.metrics.register(d.Registerer)
 	co.rt = coord.New(coord.Config[*State]{
 		Table: d.Table, Members: d.Members, Logger: d.Logger, Replicated: d.Replicated,
 		New: func(key string) *State {
@@ -75,7 +74,7 @@ func New(c Config, d Deps) (*Coordinator, error) {
 			return e.Header.Get(membersHeader) != "0" || e.Header.Get(deletingHeader) != ""
 		},
 	})
-	return co, nil
+	return co
 }
 
 // Run serves until ctx ends. Without Drain before, what this gateway owns is
@@ -271,7 +270,8 @@ func newUUID() string {
 
 var _ coord.State = (*State)(nil)
 
-// retain looks for expired offsets from time to time.
+// retain looks for expired offsets from time to time, and for those of deleted
+// topics when there are some.
 func (co *Coordinator) retain(ctx context.Context) {
 	t := time.NewTicker(co.c.RetentionInterval)
 	defer t.Stop()
@@ -281,6 +281,8 @@ func (co *Coordinator) retain(ctx context.Context) {
 			return
 		case <-t.C:
 			co.expire(ctx)
+		case <-co.dropping:
+			co.dropTopics(ctx)
 		}
 	}
 }

@@ -90,10 +90,7 @@ func start(t *testing.T, srv *memory.Server, node int32, incarnation string, f m
 		t.Fatal(err)
 	}
 	m := newMembers(node, incarnation)
-	co, err := New(c, Deps{Table: table, Members: m})
-	if err != nil {
-		t.Fatal(err)
-	}
+	co := New(c, Deps{Table: table, Members: m})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- co.Run(ctx) }()

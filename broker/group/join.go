@@ -150,7 +150,7 @@ func (s *State) addMember(now time.Time, id string, r JoinRequest, t ticket) {
 	s.park(m, t)
 	// It cannot send heartbeats before it knows its id, and nobody tells us when
 	// its client gives up: it asks again, and this one must not stay for ever.
-	m.deadline = now.Add(s.c.NewMemberTimeout)
+	m.deadline = now.Add(s.patience(m))
 	s.soon(m.deadline)
 	s.prepareOrComplete(now, "join")
 }
@@ -194,7 +194,7 @@ func (s *State) replaceStatic(now time.Time, old *member, id string, r JoinReque
 		s.dirty = true
 	}
 	s.updateMember(m, r)
-	m.deadline = now.Add(m.session)
+	m.deadline = now.Add(s.patience(m))
 	s.soon(m.deadline)
 	switch s.phase {
 	case Stable:

@@ -9,14 +9,14 @@ import (
 // leave is LeaveGroup: each member for itself, then one rebalance for all.
 func (s *State) leave(now time.Time, ms []LeaveMember) LeaveResponse {
 	r := LeaveResponse{Members: make([]LeaveResult, len(ms))}
-	left := false
+	before := len(s.members)
 	for i, lm := range ms {
-		err := s.leaveOne(lm)
-		r.Members[i] = LeaveResult{LeaveMember: lm, Err: err}
-		left = left || err == nil
+		r.Members[i] = LeaveResult{LeaveMember: lm, Err: s.leaveOne(lm)}
 	}
-	if left {
+	if len(s.members) < before {
 		s.afterRemoval(now, "leave")
+	} else {
+		s.maybeComplete(now) // it may have waited for an id that was given back
 	}
 	return r
 }

@@ -33,7 +33,7 @@ func (l *listed) show(s *State) {
 // Describe shows a group, of whichever gateway. One that does not exist is Dead.
 func (co *Coordinator) Describe(ctx context.Context, name string) Description {
 	key := pubsub.Token(name)
-	if _, held := co.rt.Held()[key]; held {
+	if co.rt.Holds(key) {
 		var out Description
 		err := co.do(ctx, name, func(t *turn) { out = t.State.describe() })
 		if err == nil {

@@ -1,8 +1,6 @@
 package group
 
 import (
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -10,18 +8,14 @@ type metrics struct {
 	rebalances *prometheus.CounterVec
 }
 
-func (m *metrics) register(r prometheus.Registerer) error {
+func (m *metrics) register(r prometheus.Registerer) {
 	m.rebalances = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "stream_group_rebalances_total",
 		Help: "Rebalances begun by groups that this gateway owns, by group protocol and reason.",
 	}, []string{"protocol", "reason"})
-	if r == nil {
-		return nil
+	if r != nil {
+		r.MustRegister(m.rebalances)
 	}
-	if err := r.Register(m.rebalances); err != nil {
-		return fmt.Errorf("register metrics of groups: %w", err)
-	}
-	return nil
 }
 
 // rebalanced counts one rebalance that has begun.

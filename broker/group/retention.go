@@ -81,8 +81,26 @@ func (co *Coordinator) expire(ctx context.Context) {
 	}
 }
 
-// DropTopic removes the offsets that groups of this gateway have for a topic
-// that was deleted. Elsewhere they read as absent, and expire.
-func (co *Coordinator) DropTopic(ctx context.Context, id types.TopicID) error {
-	return co.rt.Each(ctx, func(t *turn) { t.State.dropTopic(id) })
+// DropTopic removes, in the background, the offsets that groups of this gateway
+// have for a topic that was deleted. Elsewhere they read as absent, and expire.
+func (co *Coordinator) DropTopic(id types.TopicID) {
+	co.mu.Lock()
+	defer co.mu.Unlock()
+	co.drops = append(co.drops, id)
+	select {
+	case co.dropping <- struct{}{}:
+	default:
+	}
+}
+
+func (co *Coordinator) dropTopics(ctx context.Context) {
+	co.mu.Lock()
+	ids := co.drops
+	co.drops = nil
+	co.mu.Unlock()
+	_ = co.rt.Each(ctx, func(t *turn) {
+		for _, id := range ids {
+			t.State.dropTopic(id)
+		}
+	})
 }

@@ -14,17 +14,25 @@ func (s *State) soon(t time.Time) {
 // Next implements coord.State.
 func (s *State) Next() time.Time { return s.next }
 
+// patience is how long a member may be silent.
+func (s *State) patience(m *member) time.Duration {
+	if m.isNew {
+		return s.c.NewMemberTimeout
+	}
+	return m.session
+}
+
 func due(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
 
 // Expire implements coord.State: silent members go, rebalances end.
 func (s *State) Expire(now time.Time) {
-	dropped := false
 	for id, p := range s.pending {
 		if due(p.deadline, now) {
 			delete(s.pending, id)
-			dropped = true
 		}
 	}
+	s.maybeComplete(now) // it may have waited for those alone
+	dropped := false
 	for _, m := range append([]*member(nil), s.members...) {
 		if !due(m.deadline, now) {
 			continue
@@ -53,8 +61,8 @@ func (s *State) Expire(now time.Time) {
 	s.reckon()
 }
 
-// expireSync drops the members that never asked for their share (KIP-394's
-// sibling, Kafka's pending sync members).
+// expireSync drops the members that never asked for their share: they joined,
+// and their clients may never have learnt it.
 func (s *State) expireSync(now time.Time) {
 	s.syncAt = time.Time{}
 	dropped := false
@@ -93,10 +101,7 @@ func (s *State) Restart(now time.Time) {
 		p.deadline = now.Add(p.session)
 	}
 	for _, m := range s.members {
-		m.deadline = now.Add(m.session)
-		if m.isNew {
-			m.deadline = now.Add(s.c.NewMemberTimeout)
-		}
+		m.deadline = now.Add(s.patience(m))
 	}
 	if !s.joinAt.IsZero() {
 		s.joinAt = now.Add(s.rebalanceTimeout())
