@@ -51,6 +51,10 @@ func (p *Partition) Submit(r AppendRequest, done func(AppendResult)) {
 		return
 	}
 	p.queue = append(p.queue, m)
+	select {
+	case p.queued <- struct{}{}:
+	default:
+	}
 	start := !p.appending
 	if start {
 		p.appending = p.host.spawn(p.appendAll)
@@ -74,7 +78,8 @@ type group struct {
 	bytes    int // of the accepted batches
 	meta     meta
 	began    time.Time
-	single   bool // only one batch per message (the store found more too large)
+	size     int // bytes of all members
+	room     int // bytes that headers may take
 }
 
 // appendAll is the appender: it runs while there is something to append.
@@ -85,7 +90,7 @@ func (p *Partition) appendAll() {
 			return
 		}
 		if err := p.ready(p.host.ctx); err != nil {
-			g.fail(err, p.stopMessage())
+			p.fail(&g, err, p.stopMessage())
 			continue
 		}
 		p.commit(&g)
@@ -98,26 +103,53 @@ func (p *Partition) cut(g *group) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(g.members)
-	*g = group{members: g.members[:0], meta: meta{entries: g.meta.entries[:0]}, began: p.host.clock()}
+	*g = group{members: g.members[:0], meta: meta{entries: g.meta.entries[:0]}, began: p.host.clock(), room: headerRoom}
 	if len(p.queue) == 0 {
 		p.appending = false
 		p.queue = nil
 		return false
 	}
-	n, bytes, room := 0, 0, headerRoom
+	p.joinLocked(g)
+	return true
+}
+
+// joinLocked moves what fits from the queue to g.
+func (p *Partition) joinLocked(g *group) {
+	n := 0
 	for _, m := range p.queue {
-		bytes += len(m.batch)
-		room += entrySize(&m.entry)
-		if n > 0 && (n == maxBatches || room > maxHeaderBytes || bytes+room > p.host.payload) {
+		size, room := g.size+len(m.batch), g.room+entrySize(&m.entry)
+		if len(g.members)+n > 0 && (len(g.members)+n == maxBatches || room > maxHeaderBytes || size+room > p.host.payload) {
 			break
 		}
+		g.size, g.room = size, room
 		n++
 	}
 	g.members = append(g.members, p.queue[:n]...)
 	rest := copy(p.queue, p.queue[n:])
 	clear(p.queue[rest:])
 	p.queue = p.queue[:rest]
-	return true
+}
+
+// joined waits, at most d, for something to join the group.
+func (p *Partition) joined(g *group, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for {
+		p.mu.Lock()
+		n := len(g.members)
+		p.joinLocked(g)
+		p.mu.Unlock()
+		if len(g.members) > n {
+			return true
+		}
+		select {
+		case <-p.queued:
+		case <-t.C:
+			return false
+		case <-p.host.ctx.Done():
+			return false
+		}
+	}
 }
 
 // putBack returns all but the first member to the head of the queue.
@@ -128,40 +160,93 @@ func (p *Partition) putBack(g *group) {
 	g.members = g.members[:1]
 }
 
-func (g *group) fail(err error, message string) {
+// broken remembers the first batch of a producer that failed here: until it
+// comes again, none of the producer's later batches may become the first one
+// stored. Kafka accepts any first sequence of a producer it does not know, but
+// there a failed append takes the later ones with it; here the store may refuse
+// one message and take the next.
+type broken struct {
+	epoch int16
+	first int32
+	at    time.Time
+}
+
+// brokenFor is longer than clients wait for the answer to one request.
+const brokenFor = 2 * time.Minute
+
+// fail answers all members that their batches were not stored, or that nobody
+// knows.
+func (p *Partition) fail(g *group, err error, message string) {
+	now := p.host.clock()
+	p.mu.Lock()
+	for id, b := range p.broken {
+		if now.Sub(b.at) > brokenFor {
+			delete(p.broken, id)
+		}
+	}
+	for _, m := range g.members {
+		if e := &m.entry; e.pid >= 0 {
+			if b, ok := p.broken[e.pid]; !ok || b.epoch != e.epoch {
+				if p.broken == nil {
+					p.broken = map[int64]broken{}
+				}
+				p.broken[e.pid] = broken{e.epoch, e.first, now}
+			}
+		}
+	}
+	p.mu.Unlock()
 	for _, m := range g.members {
 		m.fail(err, message)
 	}
 	g.members = g.members[:0]
 }
 
+// heldBackLocked refuses a batch of an unknown producer while an earlier one
+// that failed has not come again.
+func (p *Partition) heldBackLocked(e *entry) bool {
+	b, ok := p.broken[e.pid]
+	if !ok {
+		return false
+	}
+	if b.epoch == e.epoch && b.first != e.first && p.host.clock().Sub(b.at) <= brokenFor && p.draft.producer(e.pid) == nil {
+		return true
+	}
+	return false
+}
+
 // commit carries a group through: decide, append, apply, answer. It returns
 // when every member was answered.
 func (p *Partition) commit(g *group) {
 	ctx := p.host.ctx
-	// proven: the leader confirmed, after the group came, that the state which
-	// refuses is the newest. A producer that moved here from another gateway is
-	// out of order only in our eyes until we have read what it wrote there. An
-	// append that succeeds proves the same.
-	proven := false
+	// asked counts how often the leader confirmed, after the group came, that the
+	// state which refuses is the newest: a producer that moved here from another
+	// gateway is out of order only in our eyes until we have read what it wrote
+	// there. On several replicas it takes two answers, a second apart (design
+	// rule 7). An append that succeeds proves it at once, so whatever comes
+	// meanwhile joins the group.
+	asked := 0
 	for {
 		if err := p.ready(ctx); err != nil {
-			g.fail(err, p.stopMessage())
+			p.fail(g, err, p.stopMessage())
 			return
 		}
 		if !p.decide(g) {
 			continue // unloaded meanwhile
 		}
 		if g.accepted == 0 {
-			if g.refused == 0 || proven {
+			if g.refused == 0 || asked > 1 || asked == 1 && !p.replicated() {
 				p.answer(g)
 				return
 			}
+			if asked > 0 && p.joined(g, time.Second) {
+				asked = 0
+				continue
+			}
 			if err := p.sync(ctx); err != nil {
-				g.fail(err, p.stopMessage())
+				p.fail(g, err, p.stopMessage())
 				return
 			}
-			proven = true
+			asked++
 			continue
 		}
 		e := p.encode(g)
@@ -184,13 +269,13 @@ func (p *Partition) commit(g *group) {
 				}
 				continue
 			default:
-				g.fail(kerr.RequestTimedOut, "the store did not say whether the append was stored")
+				p.fail(g, kerr.RequestTimedOut, "the store did not say whether the append was stored")
 				return
 			}
 		case errors.Is(err, pubsub.ErrConflict):
 			p.host.metrics.conflicts.Inc()
 			if err := p.conflict(ctx, g); err != nil {
-				g.fail(err, p.stopMessage())
+				p.fail(g, err, p.stopMessage())
 				return
 			}
 		case errors.Is(err, pubsub.ErrTooLarge):
@@ -198,13 +283,13 @@ func (p *Partition) commit(g *group) {
 				p.putBack(g)
 				continue
 			}
-			g.fail(kerr.MessageTooLarge, "the store takes no message of this size")
+			p.fail(g, kerr.MessageTooLarge, "the store takes no message of this size")
 			return
 		case errors.Is(err, pubsub.ErrNotFound):
-			g.fail(fmt.Errorf("append to %s: the stream is missing: %v (%w)", p, err, pubsub.ErrUnavailable), "")
+			p.fail(g, fmt.Errorf("append to %s: the stream is missing: %v (%w)", p, err, pubsub.ErrUnavailable), "")
 			return
 		default:
-			g.fail(fmt.Errorf("append to %s: %w", p, err), "")
+			p.fail(g, fmt.Errorf("append to %s: %w", p, err), "")
 			return
 		}
 	}
@@ -237,7 +322,11 @@ func (p *Partition) decide(g *group) bool {
 		entries: g.meta.entries[:0],
 	}
 	for _, m := range g.members {
-		m.verdict = d.admit(&m.entry)
+		if len(p.broken) > 0 && p.heldBackLocked(&m.entry) {
+			m.verdict = verdict{refuse: kerr.OutOfOrderSequenceNumber, why: "an earlier batch of this producer failed and has not come again"}
+		} else {
+			m.verdict = d.admit(&m.entry)
+		}
 		switch {
 		case m.verdict.refuse != nil:
 			g.refused++
@@ -311,6 +400,13 @@ func (p *Partition) stored(g *group, e pubsub.Entry) {
 func (p *Partition) answer(g *group) {
 	p.mu.Lock()
 	start := p.start
+	if len(p.broken) > 0 {
+		for _, m := range g.members {
+			if b, ok := p.broken[m.entry.pid]; ok && m.verdict.refuse == nil && b.first == m.entry.first {
+				delete(p.broken, m.entry.pid)
+			}
+		}
+	}
 	p.mu.Unlock()
 	for _, m := range g.members {
 		v := &m.verdict

@@ -123,7 +123,7 @@ func (h *Host) Open(o OpenSpec) *Partition {
 	}
 	p := &Partition{
 		host: h, topic: o.Topic, id: o.ID, n: o.Partition, idTxt: o.ID.String(),
-		key: recordKey(o.ID, o.Partition), log: o.Log,
+		key: recordKey(o.ID, o.Partition), log: o.Log, queued: make(chan struct{}, 1),
 	}
 	p.config.Store(&o.Config)
 	h.partitions[k] = p

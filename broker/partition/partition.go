@@ -33,13 +33,15 @@ type Partition struct {
 
 	config atomic.Pointer[Config]
 
-	draft draft // owned by the appender
+	draft  draft         // owned by the appender
+	queued chan struct{} // capacity 1, never closed: something was queued
 
 	mu sync.Mutex // guards: all below
 	// queue holds what was submitted and not yet taken by the appender.
 	queue     []*pending
 	appending bool
 	closed    bool
+	broken    map[int64]broken // by producer id
 
 	st    *state // nil: not loaded
 	ix    index
@@ -57,6 +59,7 @@ type Partition struct {
 	changed chan struct{} // closed and replaced at every change, if someone asked for it
 
 	follow   following
+	replicas int       // of the log, 0 if not known yet
 	interest time.Time // last time someone wanted to know the end of the log
 	checked  time.Time // last time the leader was asked
 	wentBack time.Time // since when the leader's last sequence is below ours

@@ -57,7 +57,7 @@ func (p *Partition) look(ctx context.Context, offset types.Offset, committed boo
 			if p.interested() || asked > 0 {
 				return v, nil
 			}
-		case asked > 0 && (asked > 1 || !p.replicated(ctx)):
+		case asked > 1 || asked == 1 && !p.replicated():
 			return v, kerr.OffsetOutOfRange
 		case asked > 0:
 			if !sleep(ctx, time.Second) {
@@ -73,9 +73,10 @@ func (p *Partition) look(ctx context.Context, offset types.Offset, committed boo
 
 // replicated reports whether the log has several replicas, so that a leader's
 // "no" needs a second one. Not knowing counts as yes.
-func (p *Partition) replicated(ctx context.Context) bool {
-	b, err := p.bounds(ctx)
-	return err != nil || b.Replicas > 1
+func (p *Partition) replicated() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.replicas != 1
 }
 
 // Read returns whole batches from the one that contains r.Offset. Nothing is

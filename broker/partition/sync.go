@@ -32,6 +32,9 @@ func (p *Partition) bounds(ctx context.Context) (pubsub.Bounds, error) {
 	if err != nil {
 		return b, missingLog(err)
 	}
+	p.mu.Lock()
+	p.replicas = b.Replicas
+	p.mu.Unlock()
 	if loaded && b.Last < known {
 		_ = p.behind(b, known)
 	} else if loaded {
