@@ -162,6 +162,10 @@ func (w *walker) skip(n int) error {
 	return nil
 }
 
+// maxBodyTags is the most tagged fields in one section of a body: known ones,
+// and as many unknown ones as a header may carry.
+const maxBodyTags = 2 * serde.MaxHeaderTags
+
 // tags skips a section; kmsg keeps unknown ones in a map, so they count.
 func (w *walker) tags() error {
 	if len(w.p) > 0 && w.p[0] == 0 {
@@ -172,10 +176,10 @@ func (w *walker) tags() error {
 	if err != nil {
 		return err
 	}
-	if w.left -= int(min(n, serde.MaxHeaderTags)); w.left < 0 {
+	if w.left -= int(min(n, maxBodyTags)); w.left < 0 {
 		return errElements
 	}
-	w.p, err = serde.SkipTags(w.p, serde.MaxHeaderTags)
+	w.p, err = serde.SkipTags(w.p, maxBodyTags)
 	return err
 }
 

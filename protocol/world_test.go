@@ -43,6 +43,9 @@ func newWorld() *world {
 	w.topics = []*topic.Topic{stubTopic(1, "t0", 1), stubTopic(2, "t1", 3)}
 	w.coordinator = func(string) int32 { return 1 }
 	w.create = func(_ context.Context, s topic.Spec) (*topic.Topic, error) {
+		if s.Partitions > 100 {
+			return nil, kerr.InvalidPartitions
+		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		t := stubTopic(byte(len(w.topics)+1), s.Name, max(s.Partitions, 4))
@@ -465,3 +468,5 @@ func recordsOf(w *world, topic string, offset int64, partitions ...int32) *kmsg.
 	r.Topics = append(r.Topics, rt)
 	return r
 }
+
+var discard = slog.New(slog.DiscardHandler)
