@@ -1,0 +1,136 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hanzoai/stream/logging"
+	"github.com/hanzoai/stream/pubsub"
+)
+
+// Sweep finishes deletions that were left half done and removes what creators
+// that are no more (or gave up) have left, then looks for streams that no record
+// explains: those of incarnations that are over for sure are removed, the others
+// are reported and never touched. Call it at the start and whenever the
+// membership has changed.
+func (ts *Topics) Sweep(ctx context.Context) error {
+	select {
+	case ts.sweeps <- struct{}{}:
+		defer func() { <-ts.sweeps }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var errs []error
+	var left []*record
+	if err := ts.deps.Table.Scan(ctx, pubsub.WatchOptions{}, 0, func(v pubsub.Value) error {
+		ts.apply(v)
+		if !v.Deleted {
+			if r, err := parseRecord(v); err == nil && ts.leftover(r) {
+				left = append(left, r)
+			}
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("sweep topics: %w", err)
+	}
+	for _, r := range left {
+		key := pubsub.Token(r.Name)
+		if _, ok := ts.begin(key); !ok {
+			continue
+		}
+		_, err := ts.finish(ctx, key, r)
+		ts.end(key)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("remove what is left of topic %s: %w", r.Name, err))
+			continue
+		}
+		ts.deps.Logger.Info("removed what was left of a topic", logging.Topic, r.Name, "state", string(r.State))
+	}
+	return errors.Join(append(errs, ts.explain(ctx))...)
+}
+
+// explain compares streams with records.
+func (ts *Topics) explain(ctx context.Context) error {
+	logs, _, err := ts.deps.Store.Logs(ctx, ts.config.Prefix+".>")
+	if err != nil {
+		return fmt.Errorf("list streams: %w", err)
+	}
+	var unknown []string
+	for _, l := range logs {
+		i, ok := identify(ts.deps.Cluster, l.LogConfig)
+		if !ok {
+			unknown = append(unknown, l.Name)
+			continue
+		}
+		key := pubsub.Token(i.topic)
+		ts.mu.RLock()
+		e := ts.entries[key]
+		ts.mu.RUnlock()
+		if e != nil && (e.err != nil || e.record != nil && e.record.number() == i.n && i.partition < int32(e.count())) {
+			continue
+		}
+		r, rev, err := ts.load(ctx, key)
+		switch {
+		case err != nil:
+			return err
+		case ended(i.n, r, rev):
+			ts.deps.Logger.Warn("removing the stream of a topic that has ended", logging.Topic, i.topic, logging.Partition, i.partition, "stream", l.Name)
+			if err := ts.deps.Partitions.Destroy(ctx, PartitionSpec{Topic: i.topic, ID: i.id, N: i.partition, LogConfig: l.LogConfig}); err != nil {
+				return err
+			}
+		case r == nil || r.number() != i.n || i.partition >= max(r.Partitions, r.Growing):
+			unknown = append(unknown, l.Name)
+		}
+	}
+	slices.Sort(unknown)
+	ts.mu.Lock()
+	news := !slices.Equal(ts.unknown, unknown)
+	ts.unknown = unknown
+	ts.mu.Unlock()
+	if news && len(unknown) > 0 {
+		ts.deps.Logger.Warn("streams under our prefix that no topic explains; they are left alone", "streams", unknown)
+	}
+	return nil
+}
+
+// Unexplained names the streams under our prefix that the last sweep could not
+// explain.
+func (ts *Topics) Unexplained() []string {
+	ts.mu.RLock()
+	defer ts.mu.RUnlock()
+	return slices.Clone(ts.unknown)
+}
+
+// kickSweep asks for a sweep soon.
+func (ts *Topics) kickSweep() {
+	select {
+	case ts.kick <- struct{}{}:
+	default:
+	}
+}
+
+// tidy sweeps after failures of our own, until it succeeds.
+func (ts *Topics) tidy(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ts.kick:
+		}
+		for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wait):
+			}
+			err := ts.Sweep(ctx)
+			if err == nil || ctx.Err() != nil {
+				break
+			}
+			ts.deps.Logger.Warn("sweep of topics failed, it is repeated", logging.Error, err)
+		}
+	}
+}
