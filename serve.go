@@ -282,25 +282,6 @@ func (s *server) fitMessageSize(info pubsub.Info) {
 	}
 }
 
-// advertised is the address clients are told. Host "" stands for the address
-// that the client reached.
-type advertised struct {
-	Host string
-	Port int32
-}
-
-// advertise completes the configured address with the port in force.
-func (c *config) advertise(port int) advertised {
-	host := c.Host
-	if c.Advertised != "" {
-		host, port, _ = splitHostPort(c.Advertised) // validated
-	}
-	if unspecified(host) {
-		host = ""
-	}
-	return advertised{host, int32(port)}
-}
-
 // announce prints the banner and logs the same facts.
 func (s *server) announce(natsURL string) error {
 	s.mu.Lock()
@@ -308,9 +289,6 @@ func (s *server) announce(natsURL string) error {
 	info := s.store.Info()
 	s.mu.Unlock()
 	a := s.config.advertise(portOf(s.kafka[0]))
-	if a.Host == "" {
-		a.Host = "localhost"
-	}
 	b.bootstrap = []string{net.JoinHostPort(a.Host, fmt.Sprint(a.Port))}
 	if len(s.http) > 0 {
 		b.http = "http://" + reachable(s.http[0], a.Host) + "/v1/stream/"
