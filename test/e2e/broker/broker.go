@@ -16,9 +16,9 @@ import (
 const (
 	Embedded = "embedded"     // stream with its own NATS server
 	NATS210  = "nats-2.10.29" // stream on an external NATS server
-	NATS211  = "nats-2.11"
-	NATS     = "nats-2"
-	Kafka    = "kafka" // Apache Kafka
+	NATS211  = "nats-2.11.x"  // the newest of that line
+	NATS     = "nats-2.x"     // the newest
+	Kafka    = "kafka"        // Apache Kafka
 )
 
 // Broker is a running broker. Its address stays the same over restarts.
