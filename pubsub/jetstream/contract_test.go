@@ -1,7 +1,10 @@
 package jetstream_test
 
 import (
+	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -9,6 +12,7 @@ import (
 	"github.com/hanzoai/stream/pubsub/contract"
 	"github.com/hanzoai/stream/pubsub/embedded"
 	"github.com/hanzoai/stream/pubsub/jetstream"
+	"github.com/hanzoai/stream/test/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,5 +44,98 @@ func TestContractEmbedded(t *testing.T) {
 	srv := startEmbedded(t, embedded.Config{})
 	t.Run("suite", func(t *testing.T) {
 		contract.Run(t, func(t *testing.T) pubsub.Store { return connect(t, jetstream.Config{InProcess: srv}) })
+	})
+}
+
+// TestContractServers runs the suite against real servers of the versions that
+// STREAM_TEST_NATS_VERSIONS lists, e.g. "2.10.29,2.11.x".
+func TestContractServers(t *testing.T) {
+	versions := testkit.NATSVersions()
+	if len(versions) == 0 {
+		t.Skip("STREAM_TEST_NATS_VERSIONS lists no versions")
+	}
+	for _, v := range versions {
+		t.Run(v, func(t *testing.T) {
+			srv := testkit.StartNATS(t, testkit.NATSOptions{Version: v})
+			contract.Run(t, func(t *testing.T) pubsub.Store { return connect(t, jetstream.Config{URL: srv.URL}) })
+		})
+		t.Run(v+"-cluster", func(t *testing.T) {
+			servers := testkit.StartNATSCluster(t, 3, testkit.NATSOptions{Version: v})
+			waitLeader(t, servers)
+			contract.Run(t, func(t *testing.T) pubsub.Store {
+				return replicated{connect(t, jetstream.Config{URL: urls(servers)})}
+			})
+		})
+	}
+}
+
+// replicated makes every log and table with three replicas.
+type replicated struct{ *jetstream.Store }
+
+func (r replicated) CreateLog(ctx context.Context, c pubsub.LogConfig) error {
+	c.Replicas = 3
+	return r.Store.CreateLog(ctx, c)
+}
+
+func (r replicated) Table(ctx context.Context, c pubsub.TableConfig) (pubsub.Table, error) {
+	c.Replicas = 3
+	return r.Store.Table(ctx, c)
+}
+
+func (r replicated) FindLog(ctx context.Context, name string) (pubsub.LogInfo, error) {
+	i, err := r.Store.FindLog(ctx, name)
+	return one(i), err
+}
+
+func (r replicated) Logs(ctx context.Context, filter string) ([]pubsub.LogInfo, []string, error) {
+	logs, missing, err := r.Store.Logs(ctx, filter)
+	for i := range logs {
+		logs[i] = one(logs[i])
+	}
+	return logs, missing, err
+}
+
+func (r replicated) Log(name, subject string) pubsub.Log {
+	return replicatedLog{r.Store.Log(name, subject)}
+}
+
+type replicatedLog struct{ pubsub.Log }
+
+func (l replicatedLog) Bounds(ctx context.Context) (pubsub.Bounds, error) {
+	b, err := l.Log.Bounds(ctx)
+	b.Replicas, b.InSync = min(b.Replicas, 1), min(b.InSync, 1)
+	return b, err
+}
+
+// one hides the replicas from the suite, which asks for one.
+func one(i pubsub.LogInfo) pubsub.LogInfo {
+	i.Replicas = min(i.Replicas, 1)
+	i.Bounds.Replicas, i.Bounds.InSync = min(i.Bounds.Replicas, 1), min(i.Bounds.InSync, 1)
+	return i
+}
+
+func urls(servers []*testkit.NATSServer) string {
+	var us []string
+	for _, s := range servers {
+		us = append(us, s.URL)
+	}
+	return strings.Join(us, ",")
+}
+
+// waitLeader waits until the cluster takes streams of three replicas.
+func waitLeader(t *testing.T, servers []*testkit.NATSServer) {
+	t.Helper()
+	testkit.Poll(t, time.Minute, "a cluster with a leader", func() error {
+		s, err := jetstream.Connect(t.Context(), jetstream.Config{URL: urls(servers), APITimeout: time.Second})
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := s.CreateLog(ctx, pubsub.LogConfig{Name: "probe", Subject: "probe", Replicas: 3}); err != nil {
+			return err
+		}
+		return s.DeleteLog(ctx, "probe")
 	})
 }

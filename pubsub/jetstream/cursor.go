@@ -28,6 +28,8 @@ type cursor struct {
 	start   uint64 // nothing below is delivered
 	pending uint64 // not delivered yet when the last message was (or at the start)
 	count   uint64 // messages delivered, as the server counts them
+	begin   time.Time
+	early   bool   // the last pull met nobody, see status
 	pulls   []pull // oldest first: the server serves them in this order
 	left    int    // sum of their left
 }
@@ -93,6 +95,7 @@ func (st *Store) openCursor(ctx context.Context, c *conn, cc cursorConfig) (*cur
 		return nil, err
 	}
 	cur.pending = resp.NumPending
+	cur.begin = time.Now()
 	return cur, nil
 }
 
@@ -149,6 +152,17 @@ func (cur *cursor) next(ctx context.Context, idle time.Duration) (*nats.Msg, pos
 		idleC = t.C
 	}
 	for {
+		if cur.early {
+			cur.early = false
+			cur.s.timer.Reset(5 * time.Millisecond)
+			select {
+			case <-cur.s.timer.C:
+			case <-cur.lost:
+				return nil, position{}, errCursorLost
+			case <-ctx.Done():
+				return nil, position{}, ctx.Err()
+			}
+		}
 		if cur.left < pullBatch/2 {
 			if err := cur.pull(); err != nil {
 				return nil, position{}, err
@@ -231,6 +245,13 @@ func (cur *cursor) status(m *nats.Msg) error {
 	case "100": // heartbeat
 		return nil
 	case "404", "408": // this pull has expired
+	case "503":
+		// In a cluster the server we talk to may not have heard yet of the
+		// consumer that another one has just made.
+		if cur.count > 0 || time.Since(cur.begin) > cur.st.cfg.APITimeout {
+			return errCursorLost
+		}
+		cur.early = true
 	case "409":
 		// Besides the limits of a pull, which ours does not use, this is the
 		// consumer's or the server's end, or a new leader.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/hanzoai/stream/pubsub"
 )
 
@@ -47,6 +49,7 @@ func (st *Store) CreateLog(ctx context.Context, c pubsub.LogConfig) error {
 		err := st.api(ctx, 3*st.cfg.APITimeout, "STREAM.CREATE."+c.Name, want, nil)
 		switch {
 		case err == nil:
+			st.awaitSubjects(ctx, c)
 			return nil
 		case hasCode(err, codeNameTaken, codeSubjectTaken):
 			// Also the answer when the server compares configs more strictly
@@ -63,6 +66,7 @@ func (st *Store) CreateLog(ctx context.Context, c pubsub.LogConfig) error {
 			have, ferr := st.streamInfo(ctx, c.Name)
 			if ferr == nil {
 				if sameLog(logInfo(have).LogConfig, c) {
+					st.awaitSubjects(ctx, c)
 					return nil
 				}
 				return fmt.Errorf("create log %s on %s: %w", c.Name, c.Subject, pubsub.ErrExists)
@@ -78,6 +82,37 @@ func (st *Store) CreateLog(ctx context.Context, c pubsub.LogConfig) error {
 			return fmt.Errorf("create log %s: %w: %w", c.Name, pubsub.ErrOutcomeUnknown, err)
 		}
 		return fmt.Errorf("create log %s on %s: %w", c.Name, c.Subject, apiWriteError(err))
+	}
+}
+
+// awaitSubjects waits until the servers of the log's connections know that
+// somebody listens to the subjects of appends and reads; in a cluster the
+// creation is answered before that, and early ones would meet nobody. It asks
+// with an append that no stream stores, because it expects a stream that cannot
+// exist, and with an empty read. It is a courtesy: what still is too early
+// says so.
+func (st *Store) awaitSubjects(ctx context.Context, c pubsub.LogConfig) {
+	if !st.clustered {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, st.cfg.APITimeout)
+	defer cancel()
+	for _, probe := range []struct {
+		c *conn
+		m nats.Msg
+	}{
+		{st.appendConn(c.Name), nats.Msg{Subject: c.Subject, Header: nats.Header{hdrExpectedStream: {"."}}}},
+		{st.readConn(c.Name), nats.Msg{Subject: st.apiPrefix + "DIRECT.GET." + c.Name}},
+	} {
+		for ctx.Err() == nil {
+			if _, err := probe.c.call(ctx, &probe.m, time.Second, nil); !errors.Is(err, errNoResponders) {
+				break
+			}
+			select {
+			case <-time.After(5 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
 	}
 }
 
