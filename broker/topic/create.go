@@ -334,10 +334,7 @@ func (ts *Topics) undo(ctx context.Context, key string, r *record) {
 	case err != nil:
 	case ended(r.number(), now, rev):
 		// Others have removed it; what we made after them has nobody else.
-		t := r.topic()
-		err = parallel(ctx, t.Partitions, func(ctx context.Context, p int32) error {
-			return ts.deps.Partitions.Destroy(ctx, ts.Partition(t, p))
-		})
+		err = ts.destroy(ctx, r)
 	case now != nil && now.State != active:
 		_, err = ts.finish(ctx, key, now)
 	}

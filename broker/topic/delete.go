@@ -61,10 +61,7 @@ func (ts *Topics) finish(ctx context.Context, key string, r *record) (pubsub.Rev
 		next.rev = rev
 		r = next
 	}
-	t := r.topic()
-	if err := parallel(ctx, max(r.Partitions, r.Growing), func(ctx context.Context, p int32) error {
-		return ts.deps.Partitions.Destroy(ctx, ts.Partition(t, p))
-	}); err != nil {
+	if err := ts.destroy(ctx, r); err != nil {
 		return 0, err
 	}
 	rev, err := pubsub.Put(ctx, ts.deps.Table, pubsub.Write{Key: key, Expect: r.rev, Delete: true})
@@ -73,6 +70,27 @@ func (ts *Topics) finish(ctx context.Context, key string, r *record) (pubsub.Rev
 	}
 	ts.apply(pubsub.Value{Key: key, Rev: rev, Deleted: true})
 	return rev, nil
+}
+
+// destroy removes all partitions of a record's incarnation. A stream of a
+// partition's name that is not that partition (it stood in the way when the
+// topic was to be made) is somebody's data and stays.
+func (ts *Topics) destroy(ctx context.Context, r *record) error {
+	t := r.topic()
+	return parallel(ctx, max(r.Partitions, r.Growing), func(ctx context.Context, p int32) error {
+		s := ts.Partition(t, p)
+		l, err := ts.deps.Store.FindLog(ctx, s.LogConfig.Name)
+		switch {
+		case err == nil:
+			if i, ok := identify(ts.deps.Cluster, l.LogConfig); !ok || i != (identity{t.Name, t.ID, t.N, p}) {
+				ts.deps.Logger.Warn("a stream with a topic's name is not that topic's; it is left alone", logging.Topic, t.Name, logging.Partition, p, "stream", l.Name)
+				return nil
+			}
+		case !errors.Is(err, pubsub.ErrNotFound):
+			return err
+		}
+		return ts.deps.Partitions.Destroy(ctx, s)
+	})
 }
 
 // settled turns a conflict into success if another has finished the work.

@@ -46,9 +46,10 @@ func (p *parts) Destroy(ctx context.Context, s PartitionSpec) error {
 	}
 	v, err := p.records.Get(ctx, p.key(s))
 	if errors.Is(err, pubsub.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
+		if v.Rev != 0 {
+			return nil
+		}
+	} else if err != nil {
 		return err
 	}
 	_, err = pubsub.Put(ctx, p.records, pubsub.Write{Key: p.key(s), Expect: v.Rev, Delete: true})

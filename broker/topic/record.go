@@ -10,7 +10,8 @@ import (
 	"github.com/hanzoai/stream/types"
 )
 
-// state of a topic record; see DESIGN.md for the life of a topic.
+// state of a topic record: creating → active → deleting → record removed, its
+// marker kept; creating → deleting if the creator is gone or gave up.
 type state string
 
 const (

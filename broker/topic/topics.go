@@ -33,7 +33,9 @@ type Partitions interface {
 	// Create makes the stream and the partition record. A repetition succeeds;
 	// pubsub.ErrExists if name or subject is taken by something else.
 	Create(ctx context.Context, s PartitionSpec) error
-	// Destroy removes stream, record, snapshots: whatever there is of them.
+	// Destroy removes stream, record, snapshots: whatever there is of them. The
+	// record's key gets a delete marker even if it was never written, so that a
+	// Create that arrives late cannot write it any more.
 	Destroy(ctx context.Context, s PartitionSpec) error
 }
 
