@@ -247,11 +247,10 @@ func (c *cell[S]) step(run []*event[S], tick bool, answer func(error)) {
 		c.r.mu.Unlock()
 		c.state.Restart(now)
 	}
-	t := &Turn[S]{State: c.state, Now: now, Exists: c.exists}
+	t := &Turn[S]{State: c.state, Now: now}
 	for _, ev := range run {
 		// One that was given up must not run: its caller was told so.
 		if ev.fn != nil && ev.start() {
-			t.Exists = c.exists || c.state.Dirty()
 			ev.fn(t)
 		}
 	}

@@ -17,6 +17,14 @@ import (
 func (c *cell[S]) load() error {
 	ctx, cancel := context.WithTimeout(c.r.ctx, c.r.c.LoadTimeout)
 	defer cancel()
+	// A restart adopts everything at once, and NATS drops all calls in flight if
+	// there are too many.
+	select {
+	case c.r.loads <- struct{}{}:
+		defer func() { <-c.r.loads }()
+	case <-ctx.Done():
+		return ErrLoading
+	}
 	for try := 0; ; try++ {
 		err := c.takeOver(ctx)
 		if err == nil {

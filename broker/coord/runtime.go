@@ -49,6 +49,7 @@ type Runtime[S State] struct {
 	stopped  bool
 	wg       sync.WaitGroup // turns in progress
 	wake     chan struct{}  // capacity 1: something stalled
+	loads    chan struct{}  // capacity 64: records being loaded at a time
 }
 
 // New makes a Runtime. Nothing happens before Run.
@@ -71,6 +72,7 @@ func New[S State](c Config[S]) *Runtime[S] {
 		cells:   make(map[string]*cell[S]),
 		stalled: make(map[*cell[S]]struct{}),
 		wake:    make(chan struct{}, 1),
+		loads:   make(chan struct{}, 64),
 	}
 	r.index.init()
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -167,7 +169,7 @@ func (r *Runtime[S]) adopt() {
 		return
 	}
 	for _, e := range r.index.list() {
-		if !r.Adoptable(e) || !r.c.Adopt(e) || r.loaded(e.Key) {
+		if !r.Adoptable(e) || !r.c.Adopt(e) || r.Holds(e.Key) {
 			continue
 		}
 		if c := r.cell(e.Key); c != nil {
@@ -201,7 +203,7 @@ func (r *Runtime[S]) Do(ctx context.Context, key string, fn func(*Turn[S])) erro
 		}
 	}
 	var loading <-chan time.Time
-	if !r.loaded(key) {
+	if !r.Holds(key) {
 		t := time.NewTimer(r.c.LoadWait)
 		defer t.Stop()
 		loading = t.C
@@ -334,7 +336,8 @@ func (r *Runtime[S]) drained() bool {
 	return r.draining
 }
 
-func (r *Runtime[S]) loaded(key string) bool {
+// Holds reports whether this gateway holds the key's record at the moment.
+func (r *Runtime[S]) Holds(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.cells[key]

@@ -53,9 +53,8 @@ type State interface {
 
 // Turn is what an event sees while it runs: the record is its own meanwhile.
 type Turn[S State] struct {
-	State  S
-	Now    time.Time
-	Exists bool // the record is stored, or will be when this turn ends
+	State S
+	Now   time.Time
 
 	after  []func()
 	remove bool

@@ -89,8 +89,13 @@ func start(t *testing.T, srv *memory.Server, node int32, incarnation string, f m
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newMembers(node, incarnation)
-	co := New(c, Deps{Table: table, Members: m})
+	return run(t, client, newMembers(node, incarnation), c, Deps{Table: table})
+}
+
+func run(t *testing.T, client *memory.Client, m *fakeMembers, c Config, d Deps) *gateway {
+	t.Helper()
+	d.Members = m
+	co := New(c, d)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- co.Run(ctx) }()
