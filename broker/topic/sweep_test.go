@@ -262,8 +262,9 @@ func TestLivingCreatorIsLeftAlone(t *testing.T) {
 // instead, and A wakes up: B's topic is not harmed, and A leaves nothing.
 func TestFrozenCreator(t *testing.T) {
 	t.Parallel()
-	for calls := int64(1); calls < 12; calls++ {
+	for calls := int64(2); calls < 26; calls++ {
 		synctest.Test(t, func(t *testing.T) {
+			remake, calls := calls%2 == 1, calls/2
 			c := newCluster(memory.Config{})
 			s := spec("foo")
 			s.Partitions = crashPartitions
@@ -290,7 +291,15 @@ func TestFrozenCreator(t *testing.T) {
 			if err := b.Sweep(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if !whole(t, c, b) {
+			if there := whole(t, c, b); !remake {
+				// Nobody makes it again: what A makes late is in nobody's way.
+				a.client.Thaw()
+				err := <-made
+				if now := whole(t, c, b); now != (there || err == nil) {
+					t.Errorf("frozen at call %d: Create said %v, the topic is there: %v", calls, err, now)
+				}
+				return
+			} else if !there {
 				mustCreate(t, b, s)
 			}
 			top, err := b.Get(t.Context(), "foo")
@@ -299,6 +308,7 @@ func TestFrozenCreator(t *testing.T) {
 			}
 			a.client.Thaw()
 			<-made
+			whole(t, c, b) // A has tidied up after itself, before any sweep
 			time.Sleep(time.Minute)
 			if err := b.Sweep(t.Context()); err != nil {
 				t.Error(err)
@@ -395,4 +405,36 @@ func TestInTheWay(t *testing.T) {
 	if logs, records := c.srv.Logs(), c.srv.Keys("kafka-partitions"); len(logs) != 3 || len(records) != 0 || len(c.srv.Keys("kafka-topics")) != 0 {
 		t.Errorf("left: %v, %v, %v", logs, records, c.srv.Keys("kafka-topics"))
 	}
+}
+
+// TestCollidingRace: A is making x.y when B, which has not heard of it, makes
+// x_y: the earlier stays, the later is undone.
+func TestCollidingRace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(memory.Config{})
+		a := c.gateway(t, "a", memory.Faults{Create: func(op memory.Op) memory.WriteFault {
+			if strings.HasPrefix(op.Name, "kafka-x") {
+				return memory.WriteFault{Before: time.Minute}
+			}
+			return memory.WriteFault{}
+		}}, nil)
+		b := c.gateway(t, "b", memory.Faults{}, noNews)
+		defer a.stop()
+		defer b.stop()
+		made := make(chan error, 1)
+		go func() { _, err := a.Create(t.Context(), spec("x.y")); made <- err }()
+		synctest.Wait()
+		_, err := b.Create(t.Context(), spec("x_y"))
+		wantCode(t, "the later one", err, kerr.InvalidTopicException)
+		if err := <-made; err != nil {
+			t.Errorf("the earlier one: %v", err)
+		}
+		if logs := c.srv.Logs(); !slices.Equal(logs, []string{"kafka-x=2Ey-0"}) {
+			t.Errorf("streams %v", logs)
+		}
+		if keys := c.srv.Keys("kafka-topics"); !slices.Equal(keys, []string{"x=2Ey"}) {
+			t.Errorf("records %v", keys)
+		}
+	})
 }

@@ -279,7 +279,7 @@ func (ts *Topics) load(ctx context.Context, key string) (*record, pubsub.Rev, er
 // believe decides whether the store's denial may be acted upon: at once on one
 // replica; on more, a leader that woke from a freeze denies what it has not
 // seen, so only a second denial a second later counts.
-func (ts *Topics) believe(name string) bool {
+func (ts *Topics) believe(what string) bool {
 	if ts.deps.Fresh != nil && !ts.deps.Fresh() {
 		return false
 	}
@@ -289,12 +289,12 @@ func (ts *Topics) believe(name string) bool {
 	now := ts.deps.Clock()
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	since := now.Sub(ts.absent[name])
+	since := now.Sub(ts.absent[what])
 	if since > time.Minute || since < 0 { // also: never denied before
 		if len(ts.absent) >= 10_000 {
 			clear(ts.absent)
 		}
-		ts.absent[name] = now
+		ts.absent[what] = now
 		return false
 	}
 	return since >= time.Second
@@ -319,7 +319,10 @@ func (ts *Topics) GetByID(ctx context.Context, id types.TopicID) (*Topic, error)
 	if err := ts.refresh(ctx); err != nil {
 		return nil, err
 	}
-	if t, _ = find(); t == nil {
+	if t, gone = find(); t == nil {
+		if !gone && !ts.believe(id.String()) {
+			return nil, refuse(kerr.LeaderNotAvailable, "It is not certain yet that there is no topic with id %s.", id)
+		}
 		return nil, kerr.UnknownTopicID
 	}
 	return t, nil

@@ -412,6 +412,12 @@ func TestAbsenceNeedsProof(t *testing.T) {
 	fresh = true
 	now = now.Add(2 * time.Minute)
 	get("long after", kerr.LeaderNotAvailable)
+	id := types.NewTopicID()
+	_, err := g.GetByID(t.Context(), id)
+	wantCode(t, "first denial of an id", err, kerr.LeaderNotAvailable)
+	now = now.Add(time.Second)
+	_, err = g.GetByID(t.Context(), id)
+	wantCode(t, "second denial of an id", err, kerr.UnknownTopicID)
 	mustCreate(t, g, spec("foo"))
 	get("created", nil)
 }
