@@ -87,31 +87,31 @@ func (st *Store) CreateLog(ctx context.Context, c pubsub.LogConfig) error {
 
 // awaitSubjects waits until the servers of the log's connections know that
 // somebody listens to the subjects of appends and reads; in a cluster the
-// creation is answered before that, and early ones would meet nobody. It asks
-// with an append that no stream stores, because it expects a stream that cannot
-// exist, and with an empty read. It is a courtesy: what still is too early
-// says so.
+// creation is answered before that, and early ones would meet nobody. It is a
+// courtesy: what still is too early says so.
 func (st *Store) awaitSubjects(ctx context.Context, c pubsub.LogConfig) {
+	st.await(ctx, st.appendConn(c.Name), nats.Msg{Subject: c.Subject, Header: neverStored()})
+	st.await(ctx, st.readConn(c.Name), nats.Msg{Subject: st.apiPrefix + "DIRECT.GET." + c.Name})
+}
+
+// neverStored makes a publish that every stream refuses: it expects a stream
+// that cannot exist.
+func neverStored() nats.Header { return nats.Header{hdrExpectedStream: {"."}} }
+
+// await sends m until somebody answers.
+func (st *Store) await(ctx context.Context, c *conn, m nats.Msg) {
 	if !st.clustered {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, st.cfg.APITimeout)
 	defer cancel()
-	for _, probe := range []struct {
-		c *conn
-		m nats.Msg
-	}{
-		{st.appendConn(c.Name), nats.Msg{Subject: c.Subject, Header: nats.Header{hdrExpectedStream: {"."}}}},
-		{st.readConn(c.Name), nats.Msg{Subject: st.apiPrefix + "DIRECT.GET." + c.Name}},
-	} {
-		for ctx.Err() == nil {
-			if _, err := probe.c.call(ctx, &probe.m, time.Second, nil); !errors.Is(err, errNoResponders) {
-				break
-			}
-			select {
-			case <-time.After(5 * time.Millisecond):
-			case <-ctx.Done():
-			}
+	for ctx.Err() == nil {
+		if _, err := c.call(ctx, &m, time.Second, nil); !errors.Is(err, errNoResponders) {
+			return
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
 		}
 	}
 }

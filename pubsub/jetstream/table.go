@@ -52,6 +52,7 @@ func (st *Store) Table(ctx context.Context, c pubsub.TableConfig) (pubsub.Table,
 		err = st.api(ctx, 3*st.cfg.APITimeout, "STREAM.CREATE."+t.stream, want, nil)
 		switch {
 		case err == nil:
+			st.await(ctx, st.control, nats.Msg{Subject: t.root + "probe", Header: neverStored()})
 			return t, nil
 		case hasCode(err, codeNameTaken): // another gateway was faster: look again
 		case errors.Is(err, errNoAnswer):

@@ -1,0 +1,226 @@
+package jetstream_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/pubsub/embedded"
+	"github.com/hanzoai/stream/pubsub/jetstream"
+)
+
+// wantStart checks the reason, that there is a hint, and that no secret shows.
+func wantStart(t *testing.T, c jetstream.Config, reason error) {
+	t.Helper()
+	s, err := jetstream.Connect(t.Context(), c)
+	if err == nil {
+		s.Close()
+	}
+	var se *jetstream.StartError
+	if !errors.Is(err, reason) || !errors.As(err, &se) {
+		t.Fatalf("Connect: %v, want %v", err, reason)
+	}
+	if se.Hint == "" || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("Connect: %v", err)
+	}
+}
+
+func TestConnectUnreachable(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	wantStart(t, jetstream.Config{URL: "nats://me:secret@" + addr}, jetstream.ErrUnreachable)
+}
+
+// TestConnectTooOld talks to a server that says it is 2.10.22.
+func TestConnectTooOld(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	t.Cleanup(func() { l.Close(); wg.Wait() })
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer c.Close()
+				fmt.Fprintf(c, "INFO {\"server_id\":\"X\",\"version\":\"2.10.22\",\"proto\":1,\"headers\":true,\"max_payload\":1048576}\r\n")
+				for in := bufio.NewScanner(c); in.Scan(); {
+					if in.Text() == "PING" {
+						fmt.Fprint(c, "PONG\r\n")
+					}
+				}
+			})
+		}
+	})
+	wantStart(t, jetstream.Config{URL: "nats://" + l.Addr().String()}, jetstream.ErrTooOld)
+}
+
+func plainServer(t *testing.T, o server.Options) *server.Server {
+	t.Helper()
+	o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
+	s, err := server.NewServer(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("server is not ready")
+	}
+	return s
+}
+
+func TestConnectNoJetStream(t *testing.T) {
+	s := plainServer(t, server.Options{})
+	wantStart(t, jetstream.Config{URL: s.ClientURL()}, jetstream.ErrNoJetStream)
+}
+
+func TestConnectLogin(t *testing.T) {
+	s := plainServer(t, server.Options{Username: "me", Password: "secret", JetStream: true, StoreDir: t.TempDir()})
+	wantStart(t, jetstream.Config{URL: s.ClientURL()}, jetstream.ErrLogin)
+	opts, _, err := jetstream.LoginOptions(jetstream.Login{User: "me", Password: "wrong secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStart(t, jetstream.Config{URL: s.ClientURL(), Options: opts}, jetstream.ErrLogin)
+	if opts, _, err = jetstream.LoginOptions(jetstream.Login{User: "me", Password: "secret"}); err != nil {
+		t.Fatal(err)
+	}
+	st := connect(t, jetstream.Config{URL: s.ClientURL(), Options: opts})
+	if err := st.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConnectEndsWithContext(t *testing.T) {
+	// A listener that says nothing: the connect would wait for its own timeout.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			cancel()
+			<-t.Context().Done()
+			c.Close()
+		}
+	}()
+	if _, err := jetstream.Connect(ctx, jetstream.Config{URL: "nats://" + l.Addr().String()}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Connect: %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestConnectConfig(t *testing.T) {
+	for _, c := range []jetstream.Config{{}, {URL: "nats://x", Prefix: "a.b"}, {URL: "nats://x", Prefix: "a*"}} {
+		if _, err := jetstream.Connect(t.Context(), c); err == nil || errors.Is(err, jetstream.ErrUnreachable) {
+			t.Errorf("Connect with %+v: %v", c, err)
+		}
+	}
+}
+
+func TestInfoAndMetrics(t *testing.T) {
+	srv := startEmbedded(t, embedded.Config{MaxPayload: 3 << 20, Listen: "127.0.0.1:0"})
+	reg := prometheus.NewPedanticRegistry()
+	st := connect(t, jetstream.Config{InProcess: srv, Registerer: reg})
+	want := pubsub.Info{Version: srv.Version(), URL: "embedded", MaxPayload: 3 << 20, MaxReplicas: 1}
+	if st.Info() != want {
+		t.Errorf("Info: %+v, want %+v", st.Info(), want)
+	}
+	if len(st.Warnings()) != 0 {
+		t.Errorf("warnings about the embedded server: %v", st.Warnings())
+	}
+	url := strings.Replace(srv.ClientURL(), "nats://", "nats://me:secret@", 1)
+	if got := connect(t, jetstream.Config{URL: url}).Info().URL; got != srv.ClientURL() {
+		t.Errorf("shown URL %q, want %q", got, srv.ClientURL())
+	}
+	if err := st.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, f := range families {
+		got[f.GetName()] = true
+		if f.GetName() == "stream_nats_connected" && f.Metric[0].Gauge.GetValue() != 1 {
+			t.Error("stream_nats_connected is not 1")
+		}
+		if f.GetName() == "stream_nats_rtt_seconds" && f.Metric[0].Histogram.GetSampleCount() != 1 {
+			t.Error("the ping is not in stream_nats_rtt_seconds")
+		}
+	}
+	for _, name := range []string{"rtt_seconds", "publish_seconds", "connected", "api_inflight", "reconnects_total", "api_refused_total"} {
+		if !got["stream_nats_"+name] {
+			t.Errorf("no metric stream_nats_%s", name)
+		}
+	}
+	// What is closed gives its metrics back.
+	st.Close()
+	connect(t, jetstream.Config{InProcess: srv, Registerer: reg})
+}
+
+// TestKVClient: an operator's KV tools see our tables, and we theirs.
+func TestKVClient(t *testing.T) {
+	srv := startEmbedded(t, embedded.Config{})
+	st := connect(t, jetstream.Config{InProcess: srv})
+	tb, err := st.Table(t.Context(), pubsub.TableConfig{Name: "kafka-consumer-offsets"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev, err := tb.Set(t.Context(), pubsub.Write{Key: "g.foo.0", Data: []byte("ours"), Header: pubsub.Header{"Term": {"3"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect("", nats.InProcessServer(srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := nc.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.KeyValue("kafka-consumer-offsets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := kv.Get("g.foo.0")
+	if err != nil || string(e.Value()) != "ours" || e.Revision() != uint64(rev) {
+		t.Errorf("kv get: %+v, %v", e, err)
+	}
+	theirs, err := kv.Update("g.foo.0", []byte("theirs"), uint64(rev))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := tb.Get(t.Context(), "g.foo.0"); err != nil || string(v.Data) != "theirs" || uint64(v.Rev) != theirs {
+		t.Errorf("Get after kv put: %+v, %v", v, err)
+	}
+	if err := kv.Purge("g.foo.0"); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := tb.Get(t.Context(), "g.foo.0"); !errors.Is(err, pubsub.ErrNotFound) || !v.Deleted || v.Rev <= pubsub.Rev(theirs) {
+		t.Errorf("Get after kv purge: %+v, %v", v, err)
+	}
+}
