@@ -188,6 +188,7 @@ func TestConfigProblems(t *testing.T) {
 		{"duration", []string{"--shutdown-grace", "5"}, nil, []string{`"5" needs a unit`}},
 		{"size", []string{"--message-max-bytes", "1XB"}, nil, []string{"not a number of bytes"}},
 		{"prefix", []string{"--prefix", "a.b"}, nil, []string{"prefix:"}},
+		{"default partitions", []string{"--num-partitions", "9", "--max-partitions", "8"}, nil, []string{"default partitions 9: use 1 to 8"}},
 		{"node id", []string{"--kafka-property", "broker.id=0"}, nil, []string{"node-id: ids begin at 1"}},
 		{"host", []string{"--host", "h:1"}, nil, []string{"host:"}},
 		{"advertised", []string{"--advertised-address", "0.0.0.0:1"}, nil, []string{"cannot be connected to"}},

@@ -103,6 +103,9 @@ func (l *loaded) validate() {
 	if l.ShutdownDelay > l.ShutdownGrace {
 		l.problem("shutdown-delay: %s is longer than shutdown-grace, %s", shortDuration(l.ShutdownDelay), shortDuration(l.ShutdownGrace))
 	}
+	if len(l.problems) == 0 {
+		l.checkParts()
+	}
 }
 
 // external reports that an external NATS server is named.

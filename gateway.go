@@ -31,17 +31,27 @@ type kafka struct {
 
 // openGateway starts the broker on an open store. Nothing is served yet.
 func openGateway(ctx context.Context, l *loaded, store pubsub.Store, a advertised, logger *slog.Logger, reg prometheus.Registerer) (gateway, error) {
-	wire := l.protocolConfig()
-	bc := l.brokerConfig(a)
-	if err := errors.Join(wire.Validate(), bc.Topic.Validate(), bc.Group.Validate(), bc.Cluster.Validate()); err != nil {
-		return nil, &exitError{code: exitUsage, err: err}
-	}
-	b := broker.New(bc, store, logger, reg)
+	b := broker.New(l.brokerConfig(a), store, logger, reg)
 	if err := b.Start(ctx); err != nil {
 		b.Close(context.WithoutCancel(ctx))
 		return nil, startError(err)
 	}
-	return &kafka{broker: b, wire: protocol.New(wire, backend{b}, logger, reg), logger: logger}, nil
+	return &kafka{broker: b, wire: protocol.New(l.protocolConfig(), backend{b}, logger, reg), logger: logger}, nil
+}
+
+// checkParts adds what the packages have against their sections, as it will be
+// in force.
+func (l *loaded) checkParts() {
+	c := *l
+	c.resolve(readMemory())
+	b := c.brokerConfig(c.advertise(c.Port))
+	for _, err := range []error{c.protocolConfig().Validate(), b.Topic.Validate(), b.Group.Validate(), b.Cluster.Validate()} {
+		if err != nil {
+			for line := range strings.Lines(err.Error()) {
+				l.problem("%s", strings.TrimSpace(line))
+			}
+		}
+	}
 }
 
 // startError gives the exit code and the remedy of a broker that cannot start.
@@ -134,17 +144,16 @@ func (b backend) Groups() protocol.Groups { return b.Broker.Groups() }
 func (k *kafka) Serve(ctx context.Context, l net.Listener) error { return k.wire.Serve(ctx, l) }
 
 // Shutdown implements gateway. The wire takes nothing new from the first
-// moment; letting go of the groups answers those who wait in JoinGroup, without
+// moment; handing over the groups answers those who wait in JoinGroup, without
 // which the wire would wait for them.
 func (k *kafka) Shutdown(ctx context.Context) {
 	wire := make(chan error, 1)
 	go func() { wire <- k.wire.Shutdown(ctx) }()
-	k.broker.Drain(ctx)
+	k.broker.HandOver(ctx)
 	if err := <-wire; err != nil {
 		k.logger.Warn("connections were cut at the end of the grace period", logging.Error, err)
-		return
 	}
-	k.broker.Drain(ctx) // what came in during the first
+	k.broker.Drain(ctx)
 }
 
 // goodbye bounds what Close may still write.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
 	"github.com/hanzoai/stream/pubsub/embedded"
@@ -196,6 +197,32 @@ func TestNATSWithoutJetStream(t *testing.T) {
 	code, _, stderr := stream(t, nil, "--port", "0", "--admin-port", "0", "--pubsub-url", srv.ClientURL())
 	if m := messages(stderr); code != 3 || !strings.Contains(m, "jetstream is not enabled") || !strings.Contains(m, "hint: start the NATS server with JetStream") {
 		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// Streams without the cluster's identity are somebody's data.
+func TestNATSWithForeignStreams(t *testing.T) {
+	t.Parallel()
+	srv, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Stop()
+	nc, err := nats.Connect(srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := nc.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.AddStream(&nats.StreamConfig{Name: "kafka-orders-0", Subjects: []string{"kafka.orders.0"}}); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := stream(t, nil, "--port", "0", "--admin-port", "0", "--pubsub-url", srv.ClientURL())
+	if m := messages(stderr); code != 3 || stdout != "" || !strings.Contains(m, "hint: ") || strings.Count(m, "\n") != 2 {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // process is a running stream binary.
@@ -90,6 +91,19 @@ func client(t *testing.T, bootstrap string, opts ...kgo.Opt) *kgo.Client {
 	}
 	t.Cleanup(c.Close)
 	return c
+}
+
+// joinHook tells of each JoinGroup that a client has sent.
+type joinHook struct{ written chan struct{} }
+
+// OnBrokerWrite implements kgo.HookBrokerWrite.
+func (h joinHook) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if key == int16(kmsg.JoinGroup) && err == nil {
+		select {
+		case h.written <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // One process from start to end and again: what was stored is there, and HTTP
@@ -216,6 +230,26 @@ func TestProcessSignals(t *testing.T) {
 	if code := p.end(t); code != 0 || time.Since(began) > 10*time.Second {
 		t.Errorf("exit code %d after %v\n%s", code, time.Since(began), p.err.String())
 	}
+
+	// A member that waits in JoinGroup gets its answer at the end.
+	p = launch(t, t.TempDir(), "--group-initial-rebalance-delay-ms", "60000")
+	joined := joinHook{make(chan struct{}, 16)}
+	c = client(t, p.bootstrap, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("quiet"), kgo.WithHooks(joined))
+	for range 2 { // the first is answered with a member id
+		select {
+		case <-joined.written:
+		case <-ctx.Done():
+			t.Fatal("the member does not join")
+		}
+	}
+	began = time.Now()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.end(t); code != 0 || time.Since(began) > 10*time.Second || !strings.Contains(p.err.String(), `"within_grace":true`) {
+		t.Errorf("JoinGroup waits: exit code %d after %v\n%s", code, time.Since(began), p.err.String())
+	}
+	c.Close()
 
 	p = launch(t, t.TempDir(), "--shutdown-grace", "1m", "--shutdown-delay", "1m")
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
