@@ -150,6 +150,7 @@ func crash(t *testing.T, what, how string, at int64, s Spec, work func(context.C
 			if err != nil {
 				t.Errorf("%s without a crash: %v", what, err)
 			}
+			synctest.Wait() // the news of it has come to b
 			if there := whole(t, c, b); there != (what != "delete") {
 				t.Errorf("after %s the topic is there: %v", what, there)
 			}
@@ -295,6 +296,7 @@ func TestFrozenCreator(t *testing.T) {
 				// Nobody makes it again: what A makes late is in nobody's way.
 				a.client.Thaw()
 				err := <-made
+				synctest.Wait()
 				if now := whole(t, c, b); now != (there || err == nil) {
 					t.Errorf("frozen at call %d: Create said %v, the topic is there: %v", calls, err, now)
 				}
@@ -308,6 +310,7 @@ func TestFrozenCreator(t *testing.T) {
 			}
 			a.client.Thaw()
 			<-made
+			synctest.Wait()
 			whole(t, c, b) // A has tidied up after itself, before any sweep
 			time.Sleep(time.Minute)
 			if err := b.Sweep(t.Context()); err != nil {
