@@ -226,7 +226,13 @@ func (p *Partition) commit(g *group) {
 	// meanwhile joins the group.
 	asked := 0
 	for {
-		if err := p.ready(ctx); err != nil {
+		err := ctx.Err()
+		if err == nil {
+			err = p.ready(ctx)
+		} else {
+			err = errClosed
+		}
+		if err != nil {
 			p.fail(g, err, p.stopMessage())
 			return
 		}
@@ -250,7 +256,7 @@ func (p *Partition) commit(g *group) {
 			continue
 		}
 		e := p.encode(g)
-		err := p.appendOnce(ctx, g, e)
+		err = p.appendOnce(ctx, g, e)
 		switch {
 		case err == nil:
 			p.stored(g, e)

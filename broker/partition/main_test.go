@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"os"
+	"reflect"
 	"testing"
 	"time"
 
@@ -225,3 +226,9 @@ func offsets(bs []serde.Batch) (r []int64) {
 	}
 	return r
 }
+
+func message(seq pubsub.Seq, h pubsub.Header, size int) pubsub.Message {
+	return pubsub.Message{Seq: seq, Time: time.Unix(1700000000, 0), Header: h, Size: size}
+}
+
+func equalMeta(a, b meta) bool { return reflect.DeepEqual(a, b) }

@@ -545,6 +545,9 @@ func (s *sim) asker(r *rand.Rand, done chan struct{}) {
 // it with what was submitted.
 func (s *sim) verify() {
 	t := s.t
+	s.mu.Lock()
+	least, log, kills := s.acked, s.log, kills
+	s.mu.Unlock()
 	fresh := &seat{}
 	s.start(fresh, "fresh")
 	defer fresh.kill(false)
@@ -587,11 +590,11 @@ func (s *sim) verify() {
 	if end := s.end(); types.Offset(next) != end {
 		t.Errorf("read to %d, the log ends at %d", next, end)
 	}
-	if types.Offset(next) < s.acked {
-		t.Errorf("the log ends at %d, %d was shown", next, s.acked)
+	if types.Offset(next) < least {
+		t.Errorf("the log ends at %d, %d was shown", next, least)
 	}
-	t.Logf("%d submitted, %d offsets, %d messages, %d kills, faults %v, %d gateways", len(s.log), next, len(s.server.Messages(logName)), s.kills, s.weather.rate, len(s.seats))
-	for _, f := range s.log {
+	t.Logf("%d submitted, %d offsets, %d messages, %d kills, faults %v, %d gateways", len(log), next, len(s.server.Messages(logName)), kills, s.weather.rate, len(s.seats))
+	for _, f := range log {
 		at := found[f.id]
 		switch {
 		case f.base >= 0 && len(at) == 0:
