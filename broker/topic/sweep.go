@@ -25,16 +25,27 @@ func (ts *Topics) Sweep(ctx context.Context) error {
 	}
 	var errs []error
 	var left []*record
+	undecided := false
 	if err := ts.deps.Table.Scan(ctx, pubsub.WatchOptions{}, 0, func(v pubsub.Value) error {
 		ts.apply(v)
 		if !v.Deleted {
-			if r, err := parseRecord(v); err == nil && ts.leftover(r) {
+			r, err := parseRecord(v)
+			switch {
+			case err != nil || r.State == active:
+			case ts.leftover(r):
 				left = append(left, r)
+			default:
+				undecided = true
 			}
 		}
 		return nil
 	}); err != nil {
 		return fmt.Errorf("sweep topics: %w", err)
+	}
+	if undecided {
+		// Its creator lives, or is not known to be dead yet; that may turn out
+		// without any change of the membership that would call us.
+		ts.kickSweep()
 	}
 	for _, r := range left {
 		key := pubsub.Token(r.Name)

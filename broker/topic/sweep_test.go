@@ -441,3 +441,36 @@ func TestCollidingRace(t *testing.T) {
 		}
 	})
 }
+
+// TestAdoptedLater: a creator that cannot be told from a living one at the time
+// of the sweep is looked at again.
+func TestAdoptedLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(memory.Config{})
+		d := &dying{how: "before", died: make(chan struct{})}
+		d.hook = d.fail
+		a := c.gateway(t, "a", d.faults(), nil)
+		b := c.gateway(t, "b", memory.Faults{}, nil)
+		defer a.stop()
+		defer b.stop()
+		d.at = d.calls.Load() + 6 // the record is written, not all partitions are
+		s := spec("foo")
+		s.Partitions = crashPartitions
+		if _, err := a.Create(t.Context(), s); err == nil {
+			t.Fatal("created by a gateway that died")
+		}
+		if err := b.Sweep(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if len(c.srv.Keys("kafka-topics")) != 1 {
+			t.Fatal("there is nothing to adopt: the test proves nothing")
+		}
+		c.kill("a")
+		time.Sleep(10 * time.Second)
+		if whole(t, c, b) {
+			t.Error("the topic is there")
+		}
+	})
+}
