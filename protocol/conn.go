@@ -280,7 +280,8 @@ func (c *conn) end() {
 func (c *conn) push(k *call) bool {
 	queued := false
 	defer func() {
-		if !queued { // cut, or a panic in start
+		if !queued { // cut, or a panic in start: a partition may have it for ever
+			c.srv.budget.give(&k.frame.hold)
 			k.frame.release()
 		}
 	}()

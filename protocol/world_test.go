@@ -351,7 +351,7 @@ func (p *peer) send(version int16, reqs ...kmsg.Request) {
 		r.SetVersion(version)
 		p.corr++
 		p.sent[p.corr] = r
-		b = formatter.AppendRequest(b, r, p.corr)
+		b = append(b, formatter.AppendRequest(nil, r, p.corr)...)
 	}
 	p.write(b)
 }
