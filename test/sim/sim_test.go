@@ -546,7 +546,7 @@ func (s *sim) asker(r *rand.Rand, done chan struct{}) {
 func (s *sim) verify() {
 	t := s.t
 	s.mu.Lock()
-	least, log, kills := s.acked, s.log, kills
+	least, log, kills := s.acked, s.log, s.kills
 	s.mu.Unlock()
 	fresh := &seat{}
 	s.start(fresh, "fresh")
