@@ -39,9 +39,11 @@ type slot struct {
 }
 
 const (
-	slotDepth = 8
+	// slotDepth leaves room for late answers and for those of strangers who
+	// answer on the subject too: nats.go drops what does not fit.
+	slotDepth = 128
 	// wideDepth is the capacity for batched reads: all messages of a read and
-	// its end marker, with room for a few strays. nats.go drops what does not fit.
+	// its end marker, with room for a few strays.
 	wideDepth = maxBatch + 24
 )
 

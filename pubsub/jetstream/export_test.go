@@ -6,3 +6,6 @@ func (st *Store) SetBatched(on bool) {
 		c.batched.Store(on)
 	}
 }
+
+// Conns is the number of connections.
+func (st *Store) Conns() int { return len(st.conns()) }

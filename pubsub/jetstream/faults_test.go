@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/pubsub/embedded"
 	"github.com/hanzoai/stream/pubsub/jetstream"
@@ -103,22 +105,34 @@ func (h *halfway) heal() {
 	h.refuse.Store(false)
 }
 
-func connected(t *testing.T, s pubsub.Store) {
+// connected waits until all connections have come back since the store was
+// made. A connection says that it is back after it said that it was lost.
+func connected(t *testing.T, reg prometheus.Gatherer, conns int) {
 	t.Helper()
-	testkit.Poll(t, 20*time.Second, "connected", func() error {
-		if !s.Connected() {
-			return errors.New("not connected")
+	testkit.Poll(t, 20*time.Second, "all connections back", func() error {
+		families, err := reg.Gather()
+		if err != nil {
+			return err
 		}
-		return nil
+		for _, f := range families {
+			if f.GetName() == "stream_nats_reconnects_total" {
+				if n := int(f.Metric[0].Counter.GetValue()); n < conns {
+					return fmt.Errorf("%d of %d are back", n, conns)
+				}
+				return nil
+			}
+		}
+		return errors.New("no such metric")
 	})
 }
 
 // faultyLog is a log seen through a relay, and seen directly.
-func faultyLog(t *testing.T, ack time.Duration) (h *halfway, st *jetstream.Store, l, direct pubsub.Log) {
+func faultyLog(t *testing.T, ack time.Duration) (h *halfway, st *jetstream.Store, l, direct pubsub.Log, back func()) {
 	t.Helper()
+	reg := prometheus.NewRegistry()
 	srv := startEmbedded(t, embedded.Config{Listen: "127.0.0.1:0"})
 	h = newHalfway(t, srv.ClientURL())
-	st = connect(t, jetstream.Config{URL: h.url, AckTimeout: ack})
+	st = connect(t, jetstream.Config{URL: h.url, AckTimeout: ack, Registerer: reg})
 	if err := st.CreateLog(t.Context(), pubsub.LogConfig{Name: "kafka-foo-0", Subject: "kafka.foo.0"}); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +141,12 @@ func faultyLog(t *testing.T, ack time.Duration) (h *halfway, st *jetstream.Store
 		t.Fatal(err)
 	}
 	other := connect(t, jetstream.Config{InProcess: srv})
-	return h, st, l, other.Log("kafka-foo-0", "kafka.foo.0")
+	back = func() {
+		t.Helper()
+		h.heal()
+		connected(t, reg, st.Conns())
+	}
+	return h, st, l, other.Log("kafka-foo-0", "kafka.foo.0"), back
 }
 
 func last(t *testing.T, l pubsub.Log, want pubsub.Seq) {
@@ -143,15 +162,14 @@ func last(t *testing.T, l pubsub.Log, want pubsub.Seq) {
 
 // TestLostAck: the append is stored, its acknowledgement is not heard.
 func TestLostAck(t *testing.T) {
-	h, st, l, direct := faultyLog(t, 200*time.Millisecond)
+	h, _, l, direct, back := faultyLog(t, 200*time.Millisecond)
 	h.deaf.Store(true)
 	e := pubsub.Entry{Data: []byte("2"), Header: pubsub.Header{"Append-Id": {"a2"}}}
 	if _, err := l.Append(t.Context(), 1, e); !errors.Is(err, pubsub.ErrOutcomeUnknown) {
 		t.Fatalf("Append: %v, want %v", err, pubsub.ErrOutcomeUnknown)
 	}
 	last(t, direct, 2)
-	h.heal()
-	connected(t, st)
+	back()
 	// What is in the way is our own, and can be seen to be.
 	if _, err := l.Append(t.Context(), 1, e); !errors.Is(err, pubsub.ErrConflict) {
 		t.Fatalf("the same append again: %v, want %v", err, pubsub.ErrConflict)
@@ -164,14 +182,13 @@ func TestLostAck(t *testing.T) {
 
 // TestLostAppend: the append itself is lost; nothing repeats it by itself.
 func TestLostAppend(t *testing.T) {
-	h, st, l, direct := faultyLog(t, 200*time.Millisecond)
+	h, _, l, direct, back := faultyLog(t, 200*time.Millisecond)
 	h.mute.Store(true)
 	e := pubsub.Entry{Data: []byte("2")}
 	if _, err := l.Append(t.Context(), 1, e); !errors.Is(err, pubsub.ErrOutcomeUnknown) {
 		t.Fatalf("Append: %v, want %v", err, pubsub.ErrOutcomeUnknown)
 	}
-	h.heal()
-	connected(t, st)
+	back()
 	last(t, direct, 1)
 	if seq, err := l.Append(t.Context(), 1, e); err != nil || seq != 2 {
 		t.Errorf("the same append again: %d, %v", seq, err)
@@ -180,7 +197,7 @@ func TestLostAppend(t *testing.T) {
 
 // TestLostConnection: an append that waits learns of the loss at once.
 func TestLostConnection(t *testing.T) {
-	h, st, l, _ := faultyLog(t, time.Minute)
+	h, st, l, _, back := faultyLog(t, time.Minute)
 	h.deaf.Store(true)
 	done := make(chan error, 1)
 	go func() {
@@ -219,8 +236,7 @@ func TestLostConnection(t *testing.T) {
 			t.Fatalf("Bounds without a connection: %v, want %v", err, pubsub.ErrUnavailable)
 		}
 	}
-	h.heal()
-	connected(t, st)
+	back()
 	last(t, l, 2)
 }
 
@@ -233,7 +249,7 @@ func stored(t *testing.T, h *halfway, want pubsub.Seq) {
 
 // TestAppendContext: a context that ends when the append is out.
 func TestAppendContext(t *testing.T) {
-	h, _, l, _ := faultyLog(t, time.Minute)
+	h, _, l, _, _ := faultyLog(t, time.Minute)
 	h.deaf.Store(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

@@ -212,7 +212,7 @@ func TestForeignResponder(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := st.Log("f", "f.0")
-	for i := range pubsub.Seq(50) {
+	for i := range pubsub.Seq(30) {
 		if seq, err := l.Append(t.Context(), i, pubsub.Entry{Data: []byte("x")}); err != nil || seq != i+1 {
 			t.Fatalf("Append: %d, %v", seq, err)
 		}
