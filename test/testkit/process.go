@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,7 +21,7 @@ type Command struct {
 	Name string // in messages and log file names
 	Path string
 	Args []string
-	Env  []string // added to the test's own environment
+	Env  []string // added to Environ
 	Dir  string
 }
 
@@ -33,6 +34,12 @@ type Process struct {
 	exited chan struct{} // closed once the process has been reaped
 }
 
+// Environ is the environment of this process without its STREAM_* variables,
+// which speak to the tests and would be read as configuration by stream.
+func Environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "STREAM_") })
+}
+
 // logTail is how much of a log a failed test prints, in bytes.
 const logTail = 16 << 10
 
@@ -41,7 +48,7 @@ func StartProcess(t testing.TB, c Command) *Process {
 	t.Helper()
 	p := &Process{name: c.Name, out: &output{}, exited: make(chan struct{})}
 	p.cmd = exec.Command(c.Path, c.Args...)
-	p.cmd.Env = append(os.Environ(), c.Env...)
+	p.cmd.Env = append(Environ(), c.Env...)
 	p.cmd.Dir = c.Dir
 	p.cmd.Stdout = p.out
 	p.cmd.Stderr = p.out

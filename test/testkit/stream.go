@@ -55,7 +55,7 @@ func Start(t testing.TB, o Options) *Stream {
 func (s *Stream) Args() []string {
 	_, port, _ := strings.Cut(s.Addr, ":")
 	_, admin, _ := strings.Cut(strings.TrimPrefix(s.Admin, "http://"), ":")
-	args := []string{"--host", "127.0.0.1", "--port", port, "--admin-port", admin}
+	args := []string{"--bind", "127.0.0.1", "--admin-bind", "127.0.0.1", "--host", "127.0.0.1", "--port", port, "--admin-port", admin}
 	if s.options.PubsubURL != "" {
 		args = append(args, "--pubsub-url", s.options.PubsubURL)
 	} else {

@@ -49,7 +49,7 @@ func TestKill(t *testing.T) {
 		}
 		seen := &deliveries{}
 		members := []*member{join(ctx, t, b, seen), join(ctx, t, b, seen)}
-		testkit.Poll(t, time.Minute, "balanced group", func() error { return balanced(ctx, admin) })
+		testkit.Poll(t, time.Minute, "balanced group", func() error { return balanced(ctx, admin, members) })
 		before := []state{members[0].state(), members[1].state()}
 
 		l := newLoad(t, b)
@@ -86,8 +86,10 @@ func TestKill(t *testing.T) {
 			}
 		}
 		seen.check(t, "the group")
-		for _, m := range members {
-			m.close()
+		for i, m := range members {
+			if err := m.close(ctx); err != nil {
+				t.Errorf("member %d: last commit: %v", i, err)
+			}
 		}
 		committed, err := admin.FetchOffsets(ctx, groupName)
 		if err != nil {
@@ -200,6 +202,7 @@ type member struct {
 
 	mu                sync.Mutex
 	assigned, revoked int // guards: callbacks so far
+	partitions        int // guards: partitions it has
 }
 
 // state changes with every rebalance.
@@ -219,16 +222,17 @@ func (m *member) state() state {
 func join(ctx context.Context, t *testing.T, b *broker.Broker, seen *deliveries) *member {
 	t.Helper()
 	m := &member{}
-	count := func(n *int) func(context.Context, *kgo.Client, map[string][]int32) {
-		return func(context.Context, *kgo.Client, map[string][]int32) {
+	count := func(n *int, sign int) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, _ *kgo.Client, changed map[string][]int32) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			*n++
+			m.partitions += sign * len(changed[topic])
 		}
 	}
 	m.cl = client(t, b, kgo.ConsumerGroup(groupName), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.SessionTimeout(30*time.Second), kgo.HeartbeatInterval(500*time.Millisecond), kgo.AutoCommitInterval(200*time.Millisecond), kgo.GreedyAutoCommit(),
-		kgo.OnPartitionsAssigned(count(&m.assigned)), kgo.OnPartitionsRevoked(count(&m.revoked)), kgo.OnPartitionsLost(count(&m.revoked)))
+		kgo.OnPartitionsAssigned(count(&m.assigned, 1)), kgo.OnPartitionsRevoked(count(&m.revoked, -1)), kgo.OnPartitionsLost(count(&m.revoked, -1)))
 	ctx, m.stop = context.WithCancel(ctx)
 	m.wait.Go(func() {
 		for ctx.Err() == nil {
@@ -244,14 +248,16 @@ func join(ctx context.Context, t *testing.T, b *broker.Broker, seen *deliveries)
 	return m
 }
 
-func (m *member) close() {
+func (m *member) close(ctx context.Context) error {
 	m.stop()
 	m.wait.Wait()
-	m.cl.Close() // commits and leaves
+	err := m.cl.CommitUncommittedOffsets(ctx)
+	m.cl.Close() // leaves
+	return err
 }
 
-// balanced is nil when both members have half of the partitions.
-func balanced(ctx context.Context, admin *kadm.Client) error {
+// balanced is nil when both members have half of the partitions and know it.
+func balanced(ctx context.Context, admin *kadm.Client, members []*member) error {
 	groups, err := admin.DescribeGroups(ctx, groupName)
 	if err != nil {
 		return err
@@ -265,6 +271,14 @@ func balanced(ctx context.Context, admin *kadm.Client) error {
 	}
 	if g.State != "Stable" || !slices.Equal(got, []int{partitions / 2, partitions / 2}) {
 		return fmt.Errorf("group is %s with %v partitions per member", g.State, got)
+	}
+	for i, m := range members {
+		m.mu.Lock()
+		n := m.partitions
+		m.mu.Unlock()
+		if n != partitions/2 {
+			return fmt.Errorf("member %d was told of %d partitions", i, n)
+		}
 	}
 	return nil
 }

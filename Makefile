@@ -1,0 +1,68 @@
+# make test is everything: it installs what it needs into .cache and runs all
+# suites. make check is what to run before a commit.
+
+SHELL := /bin/bash
+FUZZTIME ?= 10s
+# Kinds of brokers for make e2e, e.g. BROKERS=kafka or BROKERS=embedded,nats-2.10.29
+BROKERS ?=
+
+REPORT = go run ./test/report
+# Client suites in the order they run, the fastest to fail first.
+E2E = usage scripts cli clients kgo kill
+export STREAM_E2E_BROKERS = $(BROKERS)
+
+.PHONY: all build setup check fmt vet unit race fuzz bench sim e2e test clean
+
+all: build
+
+build: ## bin/stream
+	CGO_ENABLED=0 go build -o bin/stream .
+
+setup: ## what tests need that is not Go, into .cache
+	test/e2e/setup.sh
+
+check: fmt vet unit ## before a commit
+
+fmt:
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt these files:"; echo "$$out"; exit 1; }
+
+vet:
+	go vet ./...
+	cd test/e2e && go vet ./...
+	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; else echo "golangci-lint is not installed: not run"; fi
+
+unit:
+	$(REPORT) unit ./...
+
+race:
+	$(REPORT) race -race -timeout 15m ./...
+
+sim: ## several gateways, faults from a seed
+	$(REPORT) sim -count=1 ./test/sim/...
+
+fuzz: ## every fuzz target for FUZZTIME
+	@set -e; for f in $$(grep -rlE '^func Fuzz' --include='*_test.go' . | grep -v '^./test/e2e/'); do \
+		for name in $$(grep -oE '^func Fuzz[A-Za-z0-9_]+' $$f | cut -c6-); do \
+			echo "fuzz $$name in $$(dirname $$f)"; \
+			go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) ./$$(dirname $$f); \
+		done; \
+	done
+
+bench: ## every benchmark once
+	go test -run '^$$' -bench . -benchtime 1x ./...
+
+e2e: setup $(addprefix e2e-,$(E2E)) ## real clients, one suite after another
+
+# One suite alone: make e2e-cli, make e2e-kill BROKERS=nats-2.10.29
+$(addprefix e2e-,$(E2E)): e2e-%:
+	$(REPORT) -dir test/e2e -skips $(if $(filter true,$(CI)),fail,list) -progress 3 $* -count=1 -timeout 15m ./$*
+
+test: ## all: setup, unit tests, race detector, real clients; totals at the end
+	@rm -rf .cache/report
+	@ok=0; for step in setup check race e2e; do \
+		echo "== make $$step"; $(MAKE) --no-print-directory -k $$step || ok=1; \
+	done; \
+	echo "== totals"; $(REPORT) -total || ok=1; exit $$ok
+
+clean:
+	rm -rf bin .cache/bin .cache/report
