@@ -6,15 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-
 	"github.com/hanzoai/stream/broker/coord"
 )
 
 // rig drives a State as the runtime does, with a clock of its own and a store
 // that is one value.
 type rig struct {
-	t      testing.TB
+	t      failer
 	c      *Config
 	s      *State
 	now    time.Time
@@ -26,7 +24,14 @@ type rig struct {
 	writes int
 }
 
-func newRig(t testing.TB, c Config) *rig {
+// failer is what a rig needs of a test.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func newRig(t failer, c Config) *rig {
 	r := &rig{t: t, c: &c, now: time.UnixMilli(1_700_000_000_000), joins: map[ticket]JoinResponse{}, syncs: map[ticket]SyncResponse{}}
 	r.env = coord.Envelope{V: coord.Version, Owner: coord.Owner{Node: 1, Incarnation: "a", Term: 1}}
 	r.s = newState("g", r.c, r.newID)
@@ -58,7 +63,9 @@ func (r *rig) settle() {
 // reload forgets the state and reads the stored one, as after a kill.
 func (r *rig) reload() {
 	r.s.Drop(coord.ErrNotOwner)
+	last := r.s.lastTicket
 	r.s = newState("g", r.c, r.newID)
+	r.s.lastTicket = last // answers are kept by ticket
 	if r.stored != nil {
 		if err := r.s.Decode(r.stored); err != nil {
 			r.t.Fatalf("decode: %v", err)
@@ -202,5 +209,3 @@ func (r *rig) stable(n int) []Membership {
 	r.wantState(Stable)
 	return ms
 }
-
-var _ = kerr.UnknownMemberID
