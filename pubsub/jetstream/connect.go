@@ -171,8 +171,6 @@ func (st *Store) dial(ctx context.Context, role string) (*conn, error) {
 		// No buffer while disconnected: what cannot be sent now fails now.
 		nats.ReconnectBufSize(-1),
 		nats.MaxPingsOutstanding(2),
-		// Written by the caller, not handed to the flusher: see doc.go.
-		nats.WriteBufferSize(writeBuffer(role)),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			<-ready
 			if st.isClosed() {
@@ -229,15 +227,6 @@ func (st *Store) dial(ctx context.Context, role string) (*conn, error) {
 		}()
 		return nil, fmt.Errorf("jetstream at %s: %w", st.info.URL, ctx.Err())
 	}
-}
-
-// writeBuffer is the flush threshold of a connection: appends are written at
-// once by the appending goroutine.
-func writeBuffer(role string) int {
-	if strings.HasPrefix(role, "append") {
-		return 1
-	}
-	return nats.DefaultWriteBufSize
 }
 
 func (st *Store) dialError(err error) error {

@@ -14,8 +14,12 @@
 // What bounds small appends is the round trip, and in it the hand-offs between
 // goroutines. An answer goes from nats.go's read loop straight into the channel
 // on which the appending goroutine waits (conn.go: reply slots, each a
-// subscription of its own with a channel; no dispatching goroutine between).
-// The way out is written by the appending goroutine itself (a write buffer
-// threshold of one byte), not handed to nats.go's flusher. So the client side of
-// an append has one hand-off: read loop to appender.
+// subscription of its own with a channel, pooled, so that there are as many as
+// appends at once and not as logs; no dispatching goroutine between). The way
+// out is nats.go's flusher. So the client side has two hand-offs: appender to
+// flusher, read loop to appender. Writing in the appending goroutine itself (a
+// write buffer of one byte) was measured and dropped: it wakes the flusher
+// nevertheless, cost the same CPU with one log (33-41 against 36-38 µs, server
+// included) and more with four (34-40 against 33-34), since writes of several
+// logs no longer share one.
 package jetstream
