@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nuid"
 )
 
 // cursor reads a stream in order through a short-lived pull consumer in the
@@ -61,7 +61,7 @@ type cursorConfig struct {
 
 // openCursor creates the consumer. Errors: those of Store.api.
 func (st *Store) openCursor(ctx context.Context, c *conn, cc cursorConfig) (*cursor, error) {
-	cur := &cursor{st: st, c: c, stream: cc.stream, name: "stream_" + nuid.Next(), start: cc.start, lost: c.lostCh()}
+	cur := &cursor{st: st, c: c, stream: cc.stream, name: "stream_" + rand.Text(), start: cc.start, lost: c.lostCh()}
 	cfg := consumerConfig{
 		Name: cur.name, DeliverPolicy: "by_start_sequence", OptStartSeq: max(1, cc.start),
 		AckPolicy: "none", ReplayPolicy: "instant", HeadersOnly: cc.headersOnly,
