@@ -55,7 +55,11 @@ func Start(t testing.TB, kind string) *Broker {
 		k := startKafka(t)
 		b.Addr, b.server = k.addr, k
 	} else {
-		s := testkit.Start(t, testkit.Options{PubsubURL: pubsubURL(t, kind)})
+		s := testkit.Start(t, testkit.Options{
+			PubsubURL: pubsubURL(t, kind),
+			// As Apache Kafka is set up here: no wait for more members.
+			Args: []string{"--group-initial-rebalance-delay-ms", "0"},
+		})
 		b.Addr, b.server = s.Addr, s
 	}
 	return b
