@@ -11,6 +11,8 @@ REPORT = go run ./test/report
 E2E = usage scripts cli clients kgo kill
 export STREAM_E2E_BROKERS = $(BROKERS)
 
+# Suites share two cores and measure time: one after another, whatever -j says.
+.NOTPARALLEL:
 .PHONY: all build setup check fmt vet unit race fuzz bench sim e2e test clean
 
 all: build

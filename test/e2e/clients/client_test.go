@@ -77,6 +77,7 @@ type limits struct {
 	noEmpty         bool // produces null where empty was meant
 	emptyReadsNull  bool // reads null where empty was stored
 	noAdmin         bool
+	commitsAlone    bool // every few seconds, and before partitions are taken away
 }
 
 // client is one client library. Its calls end with ctx.

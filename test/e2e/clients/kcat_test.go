@@ -23,7 +23,7 @@ type kcat struct{}
 func (kcat) name() string { return "kcat" }
 
 func (kcat) limits() limits {
-	return limits{noTimestamps: true, noRecordHeaders: true, noEmpty: true, noAdmin: true}
+	return limits{noTimestamps: true, noRecordHeaders: true, noEmpty: true, noAdmin: true, commitsAlone: true}
 }
 
 // kcatMessage is a line of kcat -J.
@@ -104,7 +104,7 @@ type kcatMember struct {
 // join runs kcat as a group member. It commits by itself what it has printed.
 func (kcat) join(ctx context.Context, t *testing.T, addr, group, topic string) (member, error) {
 	run := tools.Kcat(t, "-b", addr, "-G", group, topic, "-J", "-q", "-u",
-		"-X", "auto.offset.reset=earliest", "-X", "auto.commit.interval.ms=100", "-X", "heartbeat.interval.ms=500")
+		"-X", "auto.offset.reset=earliest", "-X", "heartbeat.interval.ms=500")
 	cmd := exec.CommandContext(ctx, run.Path, run.Args...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
