@@ -23,11 +23,9 @@ const (
 
 // pending is one submitted batch.
 type pending struct {
-	*checked
-	done func(AppendResult)
-	// Of the decision that is being carried out.
-	verdict verdict
-	appendT int64
+	checked
+	done    func(AppendResult)
+	verdict verdict // of the decision that is being carried out
 }
 
 func (m *pending) fail(err error, message string) {
@@ -38,7 +36,8 @@ func (m *pending) fail(err error, message string) {
 // exactly once, from any goroutine, perhaps before Submit returns, and must not
 // block. r.Records belongs to the partition until then.
 func (p *Partition) Submit(r AppendRequest, done func(AppendResult)) {
-	m := &pending{checked: check(&r, p.config.Load(), p.host.largest, p.host.clock().UnixMilli()), done: done}
+	m := &pending{done: done}
+	m.check(&r, p.config.Load(), p.host.largest, p.host.clock().UnixMilli())
 	if m.err != nil {
 		m.done(AppendResult{Err: m.err, Message: m.message, BaseOffset: types.NoOffset, LogStart: types.NoOffset, AppendTime: -1, Records: m.records})
 		return
@@ -179,6 +178,7 @@ const brokenFor = 2 * time.Minute
 func (p *Partition) fail(g *group, err error, message string) {
 	now := p.host.clock()
 	p.mu.Lock()
+	p.inflight = inflight{} // the callers get their bytes back
 	for id, b := range p.broken {
 		if now.Sub(b.at) > brokenFor {
 			delete(p.broken, id)
@@ -239,6 +239,10 @@ func (p *Partition) commit(g *group) {
 		if !p.decide(g) {
 			continue // unloaded meanwhile
 		}
+		if err := p.host.clockOff(); err != nil && g.accepted > 0 {
+			p.fail(g, fmt.Errorf("append to %s: %w", p, err), "")
+			return
+		}
 		if g.accepted == 0 {
 			if g.refused == 0 || asked > 1 || asked == 1 && !p.replicated() {
 				p.answer(g)
@@ -259,16 +263,19 @@ func (p *Partition) commit(g *group) {
 		err = p.appendOnce(ctx, g, e)
 		switch {
 		case err == nil:
-			p.stored(g, e)
+			p.stored(g)
 			return
 		case errors.Is(err, pubsub.ErrOutcomeUnknown):
 			switch p.resolve(g, e) {
 			case outcomeStored:
-				p.stored(g, e)
+				p.stored(g)
 				return
 			case outcomeAgain:
 				continue
 			case outcomeRebuilt:
+				p.mu.Lock()
+				p.inflight = inflight{}
+				p.mu.Unlock()
 				g.failPlain()
 				if len(g.members) == 0 {
 					return
@@ -374,11 +381,23 @@ func (p *Partition) encode(g *group) pubsub.Entry {
 		}
 	}
 	e.Header = encodeHeader(p.idTxt, &g.meta)
+	p.mu.Lock()
+	p.inflight = inflight{id: g.meta.id, data: e.Data, shared: g.accepted == 1}
+	p.mu.Unlock()
 	return e
 }
 
+// inflight is the message that is being appended. Whoever applies it, the
+// acknowledgement or the news that overtakes it, puts it into the cache before
+// it wakes the readers.
+type inflight struct {
+	id     string
+	data   []byte
+	shared bool // data belongs to the caller and must be copied
+}
+
 // stored applies what was stored and answers.
-func (p *Partition) stored(g *group, e pubsub.Entry) {
+func (p *Partition) stored(g *group) {
 	now := p.host.clock()
 	p.mu.Lock()
 	// The news of it may have come before the acknowledgement.
@@ -386,13 +405,6 @@ func (p *Partition) stored(g *group, e pubsub.Entry) {
 		p.applyLocked(&g.meta)
 	}
 	p.snap.appended(now, g.bytes)
-	if p.wantsCacheLocked(now) {
-		data := e.Data
-		if g.accepted == 1 { // the caller gets its bytes back
-			data = append([]byte(nil), data...)
-		}
-		p.host.cache.add(p, g.meta.seq, data)
-	}
 	p.mu.Unlock()
 	k := p.host.metrics
 	k.batches.Add(float64(g.accepted))
@@ -405,6 +417,7 @@ func (p *Partition) stored(g *group, e pubsub.Entry) {
 // answer tells every member its verdict, in order.
 func (p *Partition) answer(g *group) {
 	p.mu.Lock()
+	p.inflight = inflight{}
 	start := p.start
 	if len(p.broken) > 0 {
 		for _, m := range g.members {

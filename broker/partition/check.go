@@ -12,18 +12,14 @@ import (
 
 // checked is a request that may be stored as far as its bytes tell.
 type checked struct {
-	batch serde.Batch
-	entry entry // all but the append time
-	// walked: the header's times were replaced by those of the records.
+	batch   serde.Batch
+	entry   entry // all but the append time
 	err     *kerr.Error
 	message string
 	records []RecordError
 }
 
-func (c *checked) refuse(err *kerr.Error, message string) *checked {
-	c.err, c.message = err, message
-	return c
-}
+func (k *checked) refuse(err *kerr.Error, message string) { k.err, k.message = err, message }
 
 // check looks at one request's bytes, in its caller's goroutine: everything
 // that does not depend on the partition's state. largest is the largest batch
@@ -32,48 +28,62 @@ func (c *checked) refuse(err *kerr.Error, message string) *checked {
 // Order and codes are those of ProduceRequest.validateRecords,
 // UnifiedLog.analyzeAndValidateRecords and LogValidator. Records are walked
 // only where a rule needs it (design §6).
-func check(r *AppendRequest, c *Config, largest int, now int64) *checked {
-	k := &checked{}
+func (k *checked) check(r *AppendRequest, c *Config, largest int, now int64) {
 	if len(r.Records) == 0 {
-		return k.refuse(kerr.InvalidRecord, "no record batch")
+		k.refuse(kerr.InvalidRecord, "no record batch")
+		return
 	}
 	b, rest, err := serde.ParseBatch(r.Records)
 	switch {
 	case errors.Is(err, serde.ErrMagic):
-		return k.refuse(kerr.InvalidRecord, "only record batches of magic 2 can be stored")
+		k.refuse(kerr.InvalidRecord, "only record batches of magic 2 can be stored")
+		return
 	case err != nil:
-		return k.refuse(kerr.InvalidRecord, "the record batch is cut short")
+		k.refuse(kerr.InvalidRecord, "the record batch is cut short")
+		return
 	case len(rest) > 0:
-		return k.refuse(kerr.InvalidRecord, "more than one record batch for a partition")
+		k.refuse(kerr.InvalidRecord, "more than one record batch for a partition")
+		return
 	}
 	codec := b.Codec()
 	if codec > 4 {
-		return k.refuse(kerr.UnsupportedCompressionType, fmt.Sprintf("compression type %d is unknown", codec))
+		k.refuse(kerr.UnsupportedCompressionType, fmt.Sprintf("compression type %d is unknown", codec))
+		return
 	}
 	if codec == 4 && r.NoZstd {
-		return k.refuse(kerr.UnsupportedCompressionType, "zstd needs Produce version 7")
+		k.refuse(kerr.UnsupportedCompressionType, "zstd needs Produce version 7")
+		return
 	}
 	if limit := min(c.MaxMessageBytes, largest); len(b) > limit {
-		return k.refuse(kerr.MessageTooLarge, fmt.Sprintf("the batch has %d bytes, the limit is %d", len(b), limit))
+		k.refuse(kerr.MessageTooLarge, fmt.Sprintf("the batch has %d bytes, the limit is %d", len(b), limit))
+		return
 	}
 	if !b.ChecksumOK() {
-		return k.refuse(kerr.CorruptMessage, "the batch's checksum is wrong")
+		k.refuse(kerr.CorruptMessage, "the batch's checksum is wrong")
+		return
 	}
 	switch count, delta := b.Count(), b.LastOffsetDelta(); {
 	case count <= 0:
-		return k.refuse(kerr.InvalidRecord, "the batch has no records")
+		k.refuse(kerr.InvalidRecord, "the batch has no records")
+		return
 	case int64(delta)+1 != int64(count):
-		return k.refuse(kerr.InvalidRecord, "record count and last offset delta differ")
+		k.refuse(kerr.InvalidRecord, "record count and last offset delta differ")
+		return
 	case b.Control():
-		return k.refuse(kerr.InvalidRecord, "clients may not write control batches")
+		k.refuse(kerr.InvalidRecord, "clients may not write control batches")
+		return
 	case b.ProducerID() >= 0 && (b.BaseSequence() < 0 || b.ProducerEpoch() < 0):
-		return k.refuse(kerr.InvalidRecord, "the batch has a producer id without epoch or sequence")
+		k.refuse(kerr.InvalidRecord, "the batch has a producer id without epoch or sequence")
+		return
 	case b.ProducerID() < -1:
-		return k.refuse(kerr.InvalidRecord, "the producer id is negative")
+		k.refuse(kerr.InvalidRecord, "the producer id is negative")
+		return
 	case b.Transactional() && !r.Transactional:
-		return k.refuse(kerr.TransactionalIDAuthorizationFailed, "a transactional batch without a transactional id")
+		k.refuse(kerr.TransactionalIDAuthorizationFailed, "a transactional batch without a transactional id")
+		return
 	case b.Transactional():
-		return k.refuse(kerr.InvalidTxnState, "transactions are not served")
+		k.refuse(kerr.InvalidTxnState, "transactions are not served")
+		return
 	}
 	k.batch = b
 	k.entry = entry{
@@ -86,7 +96,7 @@ func check(r *AppendRequest, c *Config, largest int, now int64) *checked {
 	if c.LogAppendTime {
 		k.entry.flags |= flagLogAppendTime
 	}
-	return k.times(c, now)
+	k.times(c, now)
 }
 
 // times checks timestamps and keys. The header's max timestamp is believed if
@@ -94,7 +104,7 @@ func check(r *AppendRequest, c *Config, largest int, now int64) *checked {
 // Kafka does for every batch. A header that lies within reason (above the base,
 // below the true maximum) is kept: finding it out would cost a decompression
 // per batch.
-func (k *checked) times(c *Config, now int64) *checked {
+func (k *checked) times(c *Config, now int64) {
 	b := k.batch
 	newest := now + c.MaxAheadMillis
 	if newest < now {
@@ -107,18 +117,20 @@ func (k *checked) times(c *Config, now int64) *checked {
 	implausible := !c.LogAppendTime && (b.LogAppendTime() || b.MaxTimestamp() < b.BaseTimestamp() || b.MaxTimestamp() < 0)
 	late := !c.LogAppendTime && (b.MaxTimestamp() > newest || b.BaseTimestamp() > newest || oldest != math.MinInt64)
 	if !implausible && !late && !c.KeysRequired {
-		return k
+		return
 	}
 	body, err := plainRecords(b, c.MaxMessageBytes)
 	if err != nil {
-		return k.refuse(kerr.InvalidRecord, "the batch's records cannot be read")
+		k.refuse(kerr.InvalidRecord, "the batch's records cannot be read")
+		return
 	}
 	largest := int64(-1)
 	var badKey, badTime []RecordError
 	it := serde.NewRecords(body, b.Count())
 	for i := int32(0); it.Next(); i++ {
 		if it.Record.OffsetDelta != i {
-			return k.refuse(kerr.InvalidRecord, "the batch's offsets have gaps")
+			k.refuse(kerr.InvalidRecord, "the batch's offsets have gaps")
+			return
 		}
 		if c.KeysRequired && it.Record.Key == nil {
 			badKey = append(badKey, RecordError{i, "a record of a compacted topic needs a key"})
@@ -130,15 +142,18 @@ func (k *checked) times(c *Config, now int64) *checked {
 		}
 	}
 	if it.Err() != nil {
-		return k.refuse(kerr.InvalidRecord, "the batch's records cannot be read")
+		k.refuse(kerr.InvalidRecord, "the batch's records cannot be read")
+		return
 	}
 	if len(badKey) > 0 {
 		k.records = capped(badKey)
-		return k.refuse(kerr.InvalidRecord, "one or more records have been rejected")
+		k.refuse(kerr.InvalidRecord, "one or more records have been rejected")
+		return
 	}
 	if len(badTime) > 0 {
 		k.records = capped(badTime)
-		return k.refuse(kerr.InvalidTimestamp, "one or more records have been rejected due to invalid timestamp")
+		k.refuse(kerr.InvalidTimestamp, "one or more records have been rejected due to invalid timestamp")
+		return
 	}
 	if implausible || late && largest != b.MaxTimestamp() {
 		if b.LogAppendTime() || largest != b.MaxTimestamp() {
@@ -146,7 +161,7 @@ func (k *checked) times(c *Config, now int64) *checked {
 		}
 		k.entry.maxTime = largest
 	}
-	return k
+
 }
 
 // capped keeps the answer to a hopeless batch small.

@@ -29,7 +29,15 @@ type Env struct {
 	// takes 64 MiB.
 	CacheBytes int
 	Clock      func() time.Time // nil: time.Now
-	Logger     *slog.Logger     // nil: nothing is logged
+	// Ahead tells how far our clock is ahead of the store's, and whether that
+	// is known; nil: never known. Producers expire by append times, so a gateway
+	// whose clock is off by more than a minute must not write any.
+	Ahead func() (time.Duration, bool)
+	// Subjects matches the subjects of all partitions, e.g. kafka.>; with it many
+	// partitions that are waited for are checked by one listing. "" asks for
+	// each.
+	Subjects   string
+	Logger     *slog.Logger // nil: nothing is logged
 	Registerer prometheus.Registerer
 }
 
@@ -41,6 +49,8 @@ type Host struct {
 	gateway string
 	writer  string // unique per host, a token
 	clock   func() time.Time
+	ahead   func() (time.Duration, bool)
+	list    string // filter of all partitions' subjects
 	log     *slog.Logger
 	metrics *metrics
 	cache   *cache
@@ -50,6 +60,7 @@ type Host struct {
 	appends atomic.Uint64
 	// snapshotSlots bounds how many snapshots are written at the same time.
 	snapshotSlots chan struct{}
+	listing       atomic.Bool // checkAll runs
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -78,7 +89,7 @@ const (
 // NewHost makes a host. Nothing is sent until partitions are used.
 func NewHost(e Env) *Host {
 	h := &Host{
-		store: e.Store, records: e.Records, gateway: e.Gateway, clock: e.Clock, log: e.Logger,
+		store: e.Store, records: e.Records, gateway: e.Gateway, clock: e.Clock, ahead: e.Ahead, list: e.Subjects, log: e.Logger,
 		writer:        strings.ToLower(rand.Text()[:10]),
 		partitions:    map[partitionKey]*Partition{},
 		byRecord:      map[string]*Partition{},
@@ -239,12 +250,85 @@ func (h *Host) recordChanged(v pubsub.Value) error {
 	return nil
 }
 
+// listAbove is the number of partitions from which on one listing of all
+// streams is cheaper than a question for each.
+const listAbove = 16
+
 func (h *Host) tick() {
 	now := h.clock()
+	var check []*Partition
 	for _, p := range h.all() {
-		p.tick(now)
+		if p.tick(now) {
+			check = append(check, p)
+		}
+	}
+	if len(check) <= listAbove || h.list == "" {
+		for _, p := range check {
+			p.refresh()
+		}
+		return
+	}
+	if h.listing.CompareAndSwap(false, true) && !h.spawn(func() {
+		defer h.listing.Store(false)
+		h.checkAll(check)
+	}) {
+		h.listing.Store(false)
 	}
 }
+
+// checkAll compares what partitions know with one listing of the store. Those
+// that are behind, or not in it, are asked for one by one.
+func (h *Host) checkAll(ps []*Partition) {
+	ctx, cancel := context.WithTimeout(h.ctx, 2*askTimeout)
+	defer cancel()
+	type known struct {
+		seq  pubsub.Seq
+		lost int
+	}
+	before := make([]known, len(ps))
+	for i, p := range ps {
+		p.mu.Lock()
+		if p.st != nil {
+			before[i] = known{p.st.seq, p.follow.lost}
+		}
+		p.mu.Unlock()
+	}
+	logs, _, err := h.store.Logs(ctx, h.list)
+	if err != nil {
+		logs = nil
+	}
+	last := make(map[string]pubsub.Seq, len(logs))
+	for _, l := range logs {
+		last[l.Name] = l.Bounds.Last
+	}
+	for i, p := range ps {
+		if s, ok := last[p.log.Name()]; ok && s == before[i].seq {
+			p.mu.Lock()
+			p.checked = h.clock()
+			if p.follow.on && p.follow.lost == before[i].lost && p.st != nil {
+				p.follow.sure = true
+			}
+			p.mu.Unlock()
+			continue
+		}
+		p.refresh()
+	}
+}
+
+// clockOff is an error while our clock is too far from the store's.
+func (h *Host) clockOff() error {
+	if h.ahead == nil {
+		return nil
+	}
+	d, known := h.ahead()
+	if !known || d.Abs() <= maxClockOff {
+		return nil
+	}
+	return fmt.Errorf("this gateway's clock is %v ahead of the store's; at most %v is allowed: %w", d, maxClockOff, pubsub.ErrUnavailable)
+}
+
+// maxClockOff is how far our clock may be from the store's to append.
+const maxClockOff = time.Minute
 
 // Drain waits until everything submitted was answered and writes the snapshots
 // that are due. Call it when no more produce requests can come.

@@ -32,13 +32,13 @@ const (
 
 // world is one memory server with the partition t-0 made.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	server *memory.Server
 	id     types.TopicID
 	config Config
 }
 
-func newWorld(t *testing.T, c memory.Config) *world {
+func newWorld(t testing.TB, c memory.Config) *world {
 	t.Helper()
 	w := &world{t: t, server: memory.NewServer(c), id: types.NewTopicID(), config: Config{
 		MaxMessageBytes: 1048588, MaxAheadMillis: 3600000, MaxBehindMillis: 1<<63 - 1,
@@ -108,7 +108,7 @@ func (g *gateway) read(offset types.Offset) []serde.Batch {
 	return split(g.w.t, r)
 }
 
-func split(t *testing.T, r ReadResult) []serde.Batch {
+func split(t testing.TB, r ReadResult) []serde.Batch {
 	t.Helper()
 	var bs []serde.Batch
 	n := 0

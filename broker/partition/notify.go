@@ -52,7 +52,7 @@ func (p *Partition) interested() (sure bool) {
 	now := p.host.clock()
 	p.mu.Lock()
 	p.interest = now
-	if p.follow.on || p.closed || p.stop != nil {
+	if p.follow.on || p.closed || p.stop != nil || p.host.ctx.Err() != nil {
 		sure = p.follow.sure && p.st != nil
 		p.mu.Unlock()
 		return sure
@@ -66,7 +66,7 @@ func (p *Partition) interested() (sure bool) {
 		p.mu.Unlock()
 		return false
 	}
-	late := p.closed
+	late := p.closed || p.host.ctx.Err() != nil
 	if !late {
 		p.follow.cancel = cancel
 	}
@@ -128,12 +128,13 @@ func (p *Partition) refresh() {
 	})
 }
 
-// tick is called by the host about once a second.
-func (p *Partition) tick(now time.Time) {
+// tick is called by the host about once a second. It reports whether the leader
+// should be asked for news that may have been lost.
+func (p *Partition) tick(now time.Time) (check bool) {
 	p.mu.Lock()
 	waiting := len(p.waiters) > 0
 	idle := p.follow.on && !waiting && now.Sub(p.interest) > followFor
-	check := waiting && p.st != nil && (!p.follow.sure || now.Sub(p.checked) >= checkEvery)
+	check = waiting && p.stop == nil && p.st != nil && (!p.follow.sure || now.Sub(p.checked) >= checkEvery)
 	start := waiting && !p.follow.on
 	snapshot := p.snap.due(now)
 	old := len(p.snap.old) > 0 && !now.Before(p.snap.old[0].at)
@@ -154,7 +155,5 @@ func (p *Partition) tick(now time.Time) {
 	if start {
 		p.interested()
 	}
-	if check {
-		p.refresh()
-	}
+	return check
 }

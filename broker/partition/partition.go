@@ -42,6 +42,7 @@ type Partition struct {
 	appending bool
 	closed    bool
 	broken    map[int64]broken // by producer id
+	inflight  inflight
 
 	st    *state // nil: not loaded
 	ix    index
@@ -230,6 +231,13 @@ func (p *Partition) applyLocked(d *meta) {
 	p.st.apply(d)
 	p.ix.add(d)
 	p.snap.applied(d)
+	if f := &p.inflight; f.id != "" && f.id == d.id && p.wantsCacheLocked(p.host.clock()) {
+		data := f.data
+		if f.shared {
+			data = append([]byte(nil), data...)
+		}
+		p.host.cache.add(p, d.seq, data)
+	}
 	p.wentBack = time.Time{}
 	p.wakeLocked()
 }

@@ -311,7 +311,7 @@ func (s *sim) idempotent(r *rand.Rand, pid int64) {
 	if r.IntN(4) == 0 {
 		seq = math.MaxInt32 - 20 // wraps
 	}
-	made := 0
+	made, calm := 0, 0
 	for !over(s.ended) || len(window) > 0 {
 		for n := 1 + r.IntN(5); len(window) < n && !over(s.ended); {
 			b := &batch{f: fact{id: fmt.Sprintf("i%d-%d.", pid, made), pid: pid, seq: seq, n: 1 + r.IntN(4), base: -1}, pad: r.IntN(2000)}
@@ -352,8 +352,14 @@ func (s *sim) idempotent(r *rand.Rand, pid int64) {
 			s.mu.Unlock()
 			window = window[1:]
 		}
-		if over(s.healed) && s.t.Failed() {
-			return
+		if over(s.healed) {
+			if s.t.Failed() {
+				return
+			}
+			if calm++; calm > 500 && len(window) > 0 {
+				s.t.Errorf("%s is not acknowledged although nothing fails any more", window[0].f.id)
+				return
+			}
 		}
 		switch {
 		case len(window) > 0:
