@@ -138,13 +138,19 @@ func TestRetention(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
 		g := start(t, srv, 1, "a", memory.Faults{}, newTestConfig())
 		id := types.NewTopicID()
-		m := stable(t, g, "g")
+		req := joinRequest("g", "")
+		req.SessionTimeout = 30 * time.Minute // few heartbeats in two weeks
+		j := g.Join(t.Context(), req)
+		m := Membership{Group: "g", Member: j.Member, Generation: j.Generation}
+		if sr := g.Sync(t.Context(), SyncRequest{Membership: m}); sr.Err != nil {
+			t.Fatal(sr.Err)
+		}
 		mustCommit(t, g, commitOf(m, "foo", id, 1))
 		simple := Membership{Group: "simple", Generation: -1}
 		mustCommit(t, g, commitOf(simple, "old", id, 1))
 		beat := func(d time.Duration) {
 			t.Helper()
-			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(9 * time.Second) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Minute) {
 				if err := g.Heartbeat(t.Context(), m); err != nil {
 					t.Fatal(err)
 				}

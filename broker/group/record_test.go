@@ -74,6 +74,51 @@ func TestTakeoverInRebalance(t *testing.T) {
 	}
 }
 
+// A leader that never tells the shares holds the others up for the rebalance
+// timeout, whoever owns the group meanwhile.
+func TestTakeoverBeforeSync(t *testing.T) {
+	r := newRig(t, newTestConfig())
+	ms := r.stable(2)
+	a, b := r.start(joinRequest("g", ms[0].Member)), r.start(joinRequest("g", ms[1].Member))
+	r.joined(a)
+	r.joined(b)
+	m0, m1 := r.member(ms[0].Member), r.member(ms[1].Member)
+	if d := r.s.describe(); d.State != CompletingRebalance || len(d.Members[0].Assignment) > 0 {
+		t.Fatalf("described: %+v", d)
+	}
+	r.reload()
+	for _, m := range r.s.members {
+		if len(m.assignment) > 0 {
+			t.Fatalf("%s has a share of an earlier generation", m.id)
+		}
+	}
+	r.startSync(SyncRequest{Membership: m1})
+	for range 13 {
+		r.pass(5 * time.Second)
+		_ = r.heartbeat(m0)
+	}
+	wantErr(t, "the leader", r.heartbeat(m0), kerr.UnknownMemberID)
+}
+
+// Who has left is gone for the next owner too.
+func TestTakeoverAfterLeave(t *testing.T) {
+	r := newRig(t, newTestConfig())
+	ms := r.stable(2)
+	wantErr(t, "leave", r.leave(LeaveMember{Member: ms[1].Member})[0], nil)
+	r.reload()
+	wantErr(t, "who left", r.heartbeat(ms[1]), kerr.UnknownMemberID)
+	if resp := r.join(joinRequest("g", ms[0].Member)); resp.Err != nil || resp.Generation != 3 {
+		t.Fatalf("who stayed: %+v", resp)
+	}
+	// A second one leaves while a rebalance is under way already.
+	r = newRig(t, newTestConfig())
+	ms = r.stable(3)
+	r.leave(LeaveMember{Member: ms[1].Member})
+	r.leave(LeaveMember{Member: ms[2].Member})
+	r.reload()
+	wantErr(t, "who left second", r.heartbeat(ms[2]), kerr.UnknownMemberID)
+}
+
 func TestTakeoverWithSilentMembers(t *testing.T) {
 	r := newRig(t, newTestConfig())
 	ms := r.stable(2)

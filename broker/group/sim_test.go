@@ -278,6 +278,7 @@ func (c *consumer) consume(ctx context.Context, parts []int32) {
 			}
 		}
 		time.Sleep(time.Duration(50+s.intn(300)) * time.Millisecond)
+		s.probe(ctx)
 		if time.Since(beat) > time.Second {
 			err := s.any().Heartbeat(ctx, c.membership())
 			if err != nil && !retriable(err) {
@@ -288,6 +289,19 @@ func (c *consumer) consume(ctx context.Context, parts []int32) {
 				beat = time.Now()
 			}
 		}
+	}
+}
+
+// probe asks anybody for any offset: what was acknowledged before is the least
+// that may be told.
+func (s *sim) probe(ctx context.Context) {
+	p := int32(s.intn(4))
+	s.mu.Lock()
+	floor := s.acked[p]
+	s.mu.Unlock()
+	r := s.any().Fetch(ctx, FetchRequest{Group: "g", Partitions: []FetchPartition{{TopicPartition: types.TopicPartition{Topic: "foo", Partition: p}, TopicID: s.id}}})
+	if r.Err == nil && r.Offsets[0].Err == nil && max(r.Offsets[0].Offset, 0) < floor {
+		s.t.Errorf("partition %d: told %d after %d was acknowledged", p, r.Offsets[0].Offset, floor)
 	}
 }
 
