@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 
 	"github.com/hanzoai/stream/logging"
 )
@@ -23,7 +22,6 @@ type Server struct {
 	metrics *metrics
 	budget  *budget
 	handler *handler
-	accepts *rate.Limiter
 
 	draining chan struct{} // closed by Shutdown
 	ended    chan struct{} // closed when drained and the last connection is gone
@@ -41,6 +39,7 @@ type Server struct {
 	conns     map[*conn]struct{}
 	perIP     map[string]int
 	lastID    uint64
+	accepts   *rate
 }
 
 // New makes a server. c must be valid. Requests are answered from b; metrics go
@@ -50,16 +49,13 @@ func New(c Config, b Backend, log *slog.Logger, r prometheus.Registerer) *Server
 		config:    c,
 		log:       log.With(logging.Component, "protocol"),
 		budget:    &budget{max: c.QueuedMaxRequestBytes},
-		accepts:   rate.NewLimiter(rate.Inf, 0),
+		accepts:   newRate(c.MaxConnectionRate),
 		draining:  make(chan struct{}),
 		ended:     make(chan struct{}),
 		start:     time.Now(),
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*conn]struct{}{},
 		perIP:     map[string]int{},
-	}
-	if c.MaxConnectionRate > 0 {
-		s.accepts = rate.NewLimiter(rate.Limit(c.MaxConnectionRate), c.MaxConnectionRate)
 	}
 	s.tick.Store(1)
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -212,7 +208,7 @@ func (s *Server) admit(nc net.Conn, host string) (reason string) {
 		return "max.connections"
 	case s.config.MaxConnectionsPerIP > 0 && s.perIP[host] >= s.config.MaxConnectionsPerIP:
 		return "max.connections.per.ip"
-	case !s.accepts.Allow():
+	case !s.accepts.allow(time.Now()):
 		return "max.connection.creation.rate"
 	}
 	s.lastID++

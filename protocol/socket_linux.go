@@ -2,10 +2,13 @@ package protocol
 
 import (
 	"net"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
+
+// tcpUserTimeout is TCP_USER_TIMEOUT of linux/tcp.h, which package syscall
+// lacks.
+const tcpUserTimeout = 18
 
 // tuneSocket lets the kernel find peers that vanished: by keepalive where
 // nothing is sent, by unacknowledged bytes where something is.
@@ -21,6 +24,6 @@ func tuneSocket(nc net.Conn, unacknowledged time.Duration) {
 	}
 	// Not fatal: the write timeout finds them too, later.
 	_ = raw.Control(func(fd uintptr) {
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds()))
+		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(unacknowledged.Milliseconds()))
 	})
 }
