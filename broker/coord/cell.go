@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/pubsub"
 )
 
@@ -160,10 +161,7 @@ func (c *cell[S]) standStill() {
 	c.r.mu.Lock()
 	c.r.stalled[c] = struct{}{}
 	c.r.mu.Unlock()
-	select {
-	case c.r.wake <- struct{}{}:
-	default:
-	}
+	c.r.nudge()
 }
 
 // turn runs a batch of events: load, decide, store, answer.
@@ -353,9 +351,11 @@ func (c *cell[S]) lose(err error, answer func(error)) {
 	if errors.Is(err, ErrNotOwner) || c.r.ctx.Err() != nil {
 		lvl = slog.LevelInfo
 	}
-	c.r.c.Logger.Log(context.Background(), lvl, "record let go of after a failed write", "key", c.key, "error", err)
+	c.r.c.Logger.Log(context.Background(), lvl, "record let go of after a failed write", "key", c.key, logging.Error, err)
 	c.drop(err)
 	answer(err)
+	c.r.orphans.Store(true) // it may be ours still, with members whose time runs
+	c.r.nudge()
 }
 
 // whoOwns reads the record back after a conflict.

@@ -16,6 +16,8 @@ type Entry struct {
 	Known  bool
 	Header pubsub.Header
 	Rev    pubsub.Rev
+
+	unreadable bool // tried, and left to a newer version
 }
 
 // index is what the watch has shown: it lags, and nothing is decided by it but
@@ -35,8 +37,9 @@ func (x *index) init() {
 	x.gone = make(map[string]pubsub.Rev)
 }
 
-// put takes a value as written or watched; older ones than known are ignored.
-func (x *index) put(v pubsub.Value, watched bool) {
+// put takes a value as written or watched, and returns its entry; ok is false
+// for deleted ones, and for older ones than known, which are ignored.
+func (x *index) put(v pubsub.Value, watched bool) (e Entry, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if watched && x.seen != nil {
@@ -44,22 +47,34 @@ func (x *index) put(v pubsub.Value, watched bool) {
 	}
 	if rev, ok := x.gone[v.Key]; ok {
 		if v.Rev < rev {
-			return
+			return e, false
 		}
 		delete(x.gone, v.Key)
 	}
 	if v.Rev < x.entries[v.Key].Rev {
-		return
+		return e, false
 	}
 	if v.Deleted {
 		delete(x.entries, v.Key)
 		if !watched {
 			x.gone[v.Key] = v.Rev
 		}
-		return
+		return e, false
 	}
-	o, released, ok := ownerOf(v.Header)
-	x.entries[v.Key] = Entry{Key: v.Key, Owner: o, Released: released, Known: ok, Header: v.Header, Rev: v.Rev}
+	o, released, known := ownerOf(v.Header)
+	e = Entry{Key: v.Key, Owner: o, Released: released, Known: known, Header: v.Header, Rev: v.Rev}
+	x.entries[v.Key] = e
+	return e, true
+}
+
+// unreadable notes that nobody here need try to adopt the record as it is.
+func (x *index) unreadable(key string, rev pubsub.Rev) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e, ok := x.entries[key]; ok && e.Rev <= rev {
+		e.unreadable = true
+		x.entries[key] = e
+	}
 }
 
 func (x *index) reset() {
@@ -111,7 +126,10 @@ func (r *Runtime[S]) watch(ctx context.Context) error {
 			}
 		},
 	}, func(v pubsub.Value) error {
-		r.index.put(v, true)
+		if e, ok := r.index.put(v, true); ok && !first && r.consider(e) {
+			r.orphans.Store(true)
+			r.nudge()
+		}
 		return nil
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/pubsub"
 )
 
@@ -54,8 +55,7 @@ func (c *cell[S]) takeOver(ctx context.Context) error {
 	}
 	body, env, err := open(v)
 	if err != nil {
-		c.r.c.Logger.Error("record cannot be served", "key", c.key, "error", err)
-		return err
+		return c.unreadable(v, err)
 	}
 	self := c.r.c.Members.Self()
 	if !env.Released && env.Owner.Identity() != self && !c.r.c.Members.MayAdopt(env.Owner.Identity()) {
@@ -64,8 +64,7 @@ func (c *cell[S]) takeOver(ctx context.Context) error {
 	before := env
 	c.state = c.r.c.New(c.key)
 	if err := c.state.Decode(body); err != nil {
-		c.r.c.Logger.Error("record cannot be served", "key", c.key, "error", err)
-		return fmt.Errorf("decode record %s at revision %d: %w", c.key, v.Rev, err)
+		return c.unreadable(v, fmt.Errorf("decode record %s at revision %d: %w", c.key, v.Rev, err))
 	}
 	c.has, c.exists, c.rev, c.env = true, true, v.Rev, env
 	c.env.Owner = c.self(env.Owner.Term + 1)
@@ -101,6 +100,13 @@ func (c *cell[S]) takeOver(ctx context.Context) error {
 	c.r.c.Logger.LogAttrs(ctx, slog.LevelDebug, "record taken over", slog.String("key", c.key),
 		slog.Int("node", int(before.Owner.Node)), slog.Uint64("term", c.env.Owner.Term), slog.Bool("released", before.Released))
 	return nil
+}
+
+// unreadable leaves a record alone that this version cannot serve.
+func (c *cell[S]) unreadable(v pubsub.Value, err error) error {
+	c.r.index.unreadable(c.key, v.Rev)
+	c.r.c.Logger.Error("record cannot be served and is left alone", "key", c.key, logging.Error, err)
+	return err
 }
 
 // find reads the record. ErrNotFound, with the revision to expect, is believed

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hanzoai/stream/pubsub"
@@ -48,7 +49,8 @@ type Runtime[S State] struct {
 	draining bool
 	stopped  bool
 	wg       sync.WaitGroup // turns in progress
-	wake     chan struct{}  // capacity 1: something stalled
+	wake     chan struct{}  // capacity 1: something stalled, or became an orphan
+	orphans  atomic.Bool    // there may be records to adopt
 	loads    chan struct{}  // capacity 64: records being loaded at a time
 }
 
@@ -107,19 +109,22 @@ func (r *Runtime[S]) tend(ctx context.Context, watch <-chan error) error {
 	const resume = 100 * time.Millisecond
 	timer := time.NewTimer(patrol)
 	defer timer.Stop()
-	ready := r.ready
+	ready, look := r.ready, false
 	for {
 		changed := r.c.Members.Changed()
-		wait := patrol
-		if r.resume() {
-			wait = resume
-		}
-		select {
-		case <-r.ready:
+		stalled := r.resume()
+		if look && ready == nil {
 			r.adopt()
-		default:
 		}
-		timer.Reset(wait)
+		// Nothing to wait for is nothing to wake up for.
+		timer.Stop()
+		switch {
+		case stalled:
+			timer.Reset(resume)
+		case r.orphans.Load():
+			timer.Reset(patrol)
+		}
+		look = true
 		select {
 		case <-ctx.Done():
 			return nil
@@ -131,8 +136,9 @@ func (r *Runtime[S]) tend(ctx context.Context, watch <-chan error) error {
 		case <-ready:
 			ready = nil
 		case <-changed:
-		case <-r.wake:
 		case <-timer.C:
+		case <-r.wake:
+			look = false
 		}
 	}
 }
@@ -159,23 +165,28 @@ func (r *Runtime[S]) resume() bool {
 	return false
 }
 
-// adopt takes over records whose owner is dead, and its own ones that it lost
-// hold of in a failed write, where somebody may be waiting for their timers.
+// adopt looks at all records.
 func (r *Runtime[S]) adopt() {
-	if r.c.Adopt == nil || !r.c.Members.Fresh() {
-		return
-	}
-	if r.drained() {
-		return
-	}
+	orphans := false
 	for _, e := range r.index.list() {
-		if !r.Adoptable(e) || !r.c.Adopt(e) || r.Holds(e.Key) {
-			continue
-		}
+		orphans = r.consider(e) || orphans
+	}
+	r.orphans.Store(orphans)
+}
+
+// consider takes over a record whose owner is dead, or one of our own that we
+// lost hold of in a failed write, where somebody may be waiting for its timers.
+// It reports whether the record needs to be looked at again.
+func (r *Runtime[S]) consider(e Entry) bool {
+	if r.c.Adopt == nil || e.unreadable || !r.c.Adopt(e) || r.Holds(e.Key) {
+		return false
+	}
+	if r.c.Members.Fresh() && r.Adoptable(e) {
 		if c := r.cell(e.Key); c != nil {
 			c.enqueue(&event[S]{load: true})
 		}
 	}
+	return true
 }
 
 // Adoptable reports whether this gateway might take the record over now.
@@ -328,6 +339,14 @@ func (r *Runtime[S]) cell(key string) *cell[S] {
 		r.cells[key] = c
 	}
 	return c
+}
+
+// nudge lets tend reckon anew when it has to wake up.
+func (r *Runtime[S]) nudge() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
 }
 
 func (r *Runtime[S]) drained() bool {

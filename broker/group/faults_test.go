@@ -598,3 +598,29 @@ func TestCommitsShareTurns(t *testing.T) {
 		}
 	})
 }
+
+// After a failed write the group is taken up again by itself: its members' time
+// runs although nobody asks.
+func TestStoreAwayThenSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := memory.NewServer(memory.Config{})
+		var away atomic.Bool
+		g := start(t, srv, 1, "a", memory.Faults{Set: func(memory.Op) memory.WriteFault {
+			if away.Load() {
+				return memory.WriteFault{Err: pubsub.ErrUnavailable}
+			}
+			return memory.WriteFault{}
+		}}, newTestConfig())
+		m := stable(t, g, "g")
+		away.Store(true)
+		if r := g.Leave(t.Context(), "g", []LeaveMember{{Member: m.Member}}); r.Err == nil {
+			t.Fatal("left without a store")
+		}
+		time.Sleep(5 * time.Second)
+		away.Store(false)
+		time.Sleep(12 * time.Second)
+		if v := value(t, srv, "g"); !strings.Contains(v, `"state":"Empty"`) {
+			t.Fatalf("stored: %s", v)
+		}
+	})
+}
