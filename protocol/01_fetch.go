@@ -67,7 +67,9 @@ func (h *handler) fetch(ctx context.Context, r *request) (kmsg.Response, error) 
 	if left { // nobody will read it
 		budget, there = 0, 0
 	} else if there >= 0 {
-		budget = min(budget, max(there, 1<<20))
+		// Of the shared budget, no more is reserved than can be needed: what
+		// is there, and room for what comes meanwhile.
+		budget = min(budget, max(2*there, 4<<20))
 	}
 	budget = resp.reserve(budget)
 	whole := !left

@@ -2,11 +2,14 @@ package protocol
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hanzoai/stream/broker/partition"
+	"github.com/hanzoai/stream/broker/topic"
 )
 
 // ListOffsets (key 2, v1–v11) finds offsets by time, and a log's ends.
@@ -42,41 +45,68 @@ func (h *handler) listOffsets(ctx context.Context, r *request) (kmsg.Response, e
 			seen[partitionKey{rt.Topic, rp.Partition}]++
 		}
 	}
+	// Each lookup may ask the store: several at a time, not one after another.
+	var wg sync.WaitGroup
+	var panicked atomic.Pointer[any] // carried over to the connection's goroutine
+	slots := make(chan struct{}, lookupsAtOnce)
 	resp.Topics = make([]kmsg.ListOffsetsResponseTopic, len(req.Topics))
-	for i, rt := range req.Topics {
-		st := &resp.Topics[i]
+	for i := range req.Topics {
+		rt, st := &req.Topics[i], &resp.Topics[i]
 		st.Topic = rt.Topic
 		st.Partitions = make([]kmsg.ListOffsetsResponseTopicPartition, len(rt.Partitions))
-		t, terr := h.backend.Topic(ctx, rt.Topic)
-		for j, rp := range rt.Partitions {
-			sp := &st.Partitions[j]
+		t, err := h.backend.Topic(ctx, rt.Topic)
+		for j := range rt.Partitions {
+			rp, sp := &rt.Partitions[j], &st.Partitions[j]
 			*sp = kmsg.NewListOffsetsResponseTopicPartition()
 			sp.Partition = rp.Partition
 			sp.Timestamp, sp.Offset, sp.LeaderEpoch = -1, -1, -1
-			err := terr
-			var p Partition
 			switch {
 			case seen[partitionKey{rt.Topic, rp.Partition}] > 1:
-				err = kerr.InvalidRequest
+				sp.ErrorCode = kerr.InvalidRequest.Code
 			case !lookupKnown(req.Version, rp.Timestamp):
-				err = kerr.UnsupportedVersion
+				sp.ErrorCode = kerr.UnsupportedVersion.Code
 			case err != nil:
+				sp.ErrorCode = h.backend.Code(err, false)
 			default:
-				if p, err = h.backend.Partition(ctx, t, rp.Partition); err == nil && rp.CurrentLeaderEpoch > 0 {
-					err = kerr.UnknownLeaderEpoch
-				}
+				slots <- struct{}{}
+				wg.Go(func() {
+					defer func() {
+						if p := recover(); p != nil {
+							panicked.Store(&p)
+						}
+						<-slots
+					}()
+					sp.ErrorCode = h.backend.Code(h.lookup(ctx, req, t, rp, sp), false)
+				})
 			}
-			if err == nil && rp.Timestamp != latestTiered && rp.Timestamp != earliestPendingUpload {
-				var res partition.LookupResult
-				res, err = p.Lookup(ctx, partition.LookupRequest{Timestamp: rp.Timestamp, Committed: req.Version >= 2 && req.IsolationLevel == 1})
-				if err == nil {
-					sp.Timestamp, sp.Offset, sp.LeaderEpoch = res.Timestamp, int64(res.Offset), res.LeaderEpoch
-				}
-			}
-			sp.ErrorCode = h.backend.Code(err, false)
 		}
 	}
+	wg.Wait()
+	if p := panicked.Load(); p != nil {
+		panic(*p)
+	}
 	return resp, nil
+}
+
+// lookupsAtOnce is how many partitions of one request are looked up together.
+const lookupsAtOnce = 16
+
+// lookup fills one partition's answer.
+func (h *handler) lookup(ctx context.Context, req *kmsg.ListOffsetsRequest, t *topic.Topic, rp *kmsg.ListOffsetsRequestTopicPartition, sp *kmsg.ListOffsetsResponseTopicPartition) error {
+	p, err := h.backend.Partition(ctx, t, rp.Partition)
+	switch {
+	case err != nil:
+		return err
+	case rp.CurrentLeaderEpoch > 0:
+		return kerr.UnknownLeaderEpoch
+	case rp.Timestamp == latestTiered, rp.Timestamp == earliestPendingUpload:
+		return nil
+	}
+	res, err := p.Lookup(ctx, partition.LookupRequest{Timestamp: rp.Timestamp, Committed: req.Version >= 2 && req.IsolationLevel == 1})
+	if err == nil {
+		sp.Timestamp, sp.Offset, sp.LeaderEpoch = res.Timestamp, int64(res.Offset), res.LeaderEpoch
+	}
+	return err
 }
 
 // partitionKey is a partition as a request names it.

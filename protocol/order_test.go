@@ -297,7 +297,7 @@ func TestPanicEndsOneConnection(t *testing.T) {
 	w.groups.heartbeat = func(group.Membership) error { panic("as a test wants it") }
 	w.log("t0", 0).onSubmit = func(partition.AppendRequest, func(partition.AppendResult)) bool { panic("in submit") }
 	s := startServer(t, w, nil)
-	for i, r := range []kmsg.Request{&kmsg.HeartbeatRequest{Group: "g"}, produceOf(w, "t0", 1, batch(1, 1))} {
+	for i, r := range []kmsg.Request{&kmsg.HeartbeatRequest{Group: "g"}, produceOf(w, "t0", 1, batch(1, 1)), offsetsOf("t1", -1, 666, -1)} {
 		p, q := s.dial(t), s.dial(t)
 		p.send(4, r)
 		p.closed("panic")

@@ -227,6 +227,8 @@ func (l *log) Lookup(_ context.Context, r partition.LookupRequest) (partition.Lo
 	defer l.mu.Unlock()
 	none := partition.LookupResult{Offset: -1, Timestamp: -1, LeaderEpoch: -1}
 	switch r.Timestamp {
+	case 666:
+		panic("as a test wants it")
 	case partition.Latest:
 		return partition.LookupResult{Offset: types.Offset(l.end), Timestamp: -1}, l.fail
 	case partition.Earliest, partition.EarliestLocal:
