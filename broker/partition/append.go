@@ -287,7 +287,11 @@ func (p *Partition) commit(g *group) {
 			}
 		case errors.Is(err, pubsub.ErrConflict):
 			p.host.metrics.conflicts.Inc()
-			if err := p.conflict(ctx, g); err != nil {
+			err := p.conflict(ctx, g)
+			if err == nil && p.host.clock().Sub(g.began) > giveUp {
+				err = fmt.Errorf("append to %s: other writers win every round: %w", p, pubsub.ErrUnavailable)
+			}
+			if err != nil {
 				p.fail(g, err, p.stopMessage())
 				return
 			}
@@ -465,7 +469,7 @@ func (p *Partition) conflict(ctx context.Context, g *group) error {
 			return nil
 		}
 		if p.host.clock().Sub(g.began) > giveUp {
-			return fmt.Errorf("append to %s: other writers win every round: %w", p, pubsub.ErrUnavailable)
+			return fmt.Errorf("append to %s: what won at sequence %d cannot be read: %w", p, g.meta.seq, pubsub.ErrUnavailable)
 		}
 		t := time.NewTimer(wait)
 		select {

@@ -330,16 +330,16 @@ func parseEntry(line string, e *entry) bool {
 		switch k {
 		case "len":
 			e.length, fits = int32(n), n >= serde.BatchHeaderSize && n == int64(int32(n))
-			seen++
+			seen |= 1
 		case "n":
 			e.count, fits = int32(n), n > 0 && n == int64(int32(n))
-			seen++
+			seen |= 2
 		case "max":
 			e.maxTime = n
-			seen++
+			seen |= 4
 		case "at":
 			e.appendTime = n
-			seen++
+			seen |= 8
 		case "pid":
 			e.pid, fits = n, n >= 0
 		case "epoch":
@@ -357,7 +357,14 @@ func parseEntry(line string, e *entry) bool {
 			return false
 		}
 	}
-	return seen == 4
+	control := e.flags&flagControl != 0
+	switch {
+	case seen != 15:
+		return false
+	case e.pid < 0 && (e.epoch != -1 || e.first != -1), e.pid >= 0 && (e.epoch < 0 || e.first < 0 && !control):
+		return false
+	}
+	return control || e.marker == 0 && e.coordinator == 0
 }
 
 // plainID stands for the append id of a message that has none.

@@ -305,7 +305,7 @@ func (h *Host) checkAll(ps []*Partition) {
 		if s, ok := last[p.log.Name()]; ok && s == before[i].seq {
 			p.mu.Lock()
 			p.checked = h.clock()
-			if p.follow.on && p.follow.lost == before[i].lost && p.st != nil {
+			if p.follow.begun && p.follow.lost == before[i].lost && p.st != nil {
 				p.follow.sure = true
 			}
 			p.mu.Unlock()

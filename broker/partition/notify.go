@@ -23,8 +23,9 @@ type following struct {
 	cancel func() // nil while starting
 	// sure: everything stored before some moment after news began is applied,
 	// so that the end of the log as we know it is the end but for news in flight.
-	sure bool
-	lost int // counts the times that news may have been lost
+	sure  bool
+	begun bool // news comes; set by the first call of news
+	lost  int  // counts the times that news may have been lost
 }
 
 // Notify sends on ch, without blocking, whenever what can be read changes or
@@ -92,14 +93,14 @@ func (p *Partition) unfollow() {
 
 // news is called with each append that this gateway hears of.
 func (p *Partition) news(m pubsub.Message) {
-	if m.Seq != 0 {
+	if m.Seq != 0 && !m.Time.IsZero() {
 		gap, err := p.take([]pubsub.Message{m}, false)
 		if !gap && err == nil {
 			return
 		}
 	}
 	p.mu.Lock()
-	p.follow.sure = false
+	p.follow.sure, p.follow.begun = false, true
 	p.follow.lost++
 	p.mu.Unlock()
 	p.refresh()
@@ -110,20 +111,15 @@ func (p *Partition) news(m pubsub.Message) {
 func (p *Partition) refresh() {
 	p.mu.Lock()
 	idle := p.st == nil || p.syncNext != nil || p.stop != nil || p.closed
-	lost := p.follow.lost
 	p.mu.Unlock()
 	if idle {
 		return
 	}
 	p.host.spawn(func() {
-		err := p.sync(p.host.ctx)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if err == nil && p.follow.on && p.follow.lost == lost {
-			p.follow.sure = true
-		}
-		if err != nil {
+		if err := p.sync(p.host.ctx); err != nil {
+			p.mu.Lock()
 			p.wakeLocked() // reading begins to fail
+			p.mu.Unlock()
 		}
 	})
 }

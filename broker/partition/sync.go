@@ -117,6 +117,9 @@ func (p *Partition) ask() error {
 		return errClosed
 	}
 	known, _ := p.seq()
+	p.mu.Lock()
+	begun, lost := p.follow.begun, p.follow.lost
+	p.mu.Unlock()
 	b, err := p.bounds(ctx)
 	if err == nil && b.Last < known {
 		err = fmt.Errorf("%s: the leader knows of sequence %d only, %d is stored: %w", p, b.Last, known, pubsub.ErrUnavailable)
@@ -130,6 +133,9 @@ func (p *Partition) ask() error {
 	if err == nil {
 		p.mu.Lock()
 		p.checked = p.host.clock()
+		if begun && p.follow.begun && p.follow.lost == lost {
+			p.follow.sure = true
+		}
 		err = p.refusedLocked()
 		p.mu.Unlock()
 	}
