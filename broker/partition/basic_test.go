@@ -1,13 +1,17 @@
 package partition
 
 import (
+	"bytes"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/hanzoai/stream/compress"
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/pubsub/memory"
 	"github.com/hanzoai/stream/types"
@@ -123,4 +127,127 @@ func TestPlainMessageIsOneRecord(t *testing.T) {
 			}
 		}
 	})
+}
+
+// C-15: stored bytes are the client's bytes, whatever the codec; C-28: only
+// base offset and leader epoch are the broker's, and the epoch is 0 everywhere.
+func TestC15C28BytesPassThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{})
+		g := w.gateway(memory.Faults{})
+		r := rand.New(rand.NewPCG(1, 2))
+		var sent [][]byte
+		for codec := range int16(5) {
+			for _, size := range []int{100, 40_000, 200_000} {
+				v := make([]byte, size)
+				for i := range v {
+					v[i] = byte(r.Uint32())
+				}
+				now := time.Now().UnixMilli()
+				b := batchSpec{times: []int64{now, now + 1}, values: [][]byte{v, nil}, attrs: codec, body: func(p []byte) []byte {
+					z, err := compress.Encode(nil, compress.Codec(codec), p)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return z
+				}}.bytes()
+				sent = append(sent, slices.Clone(b))
+				if got, want := g.mustProduce(b), types.Offset(2*len(sent)-2); got != want {
+					t.Fatalf("base %d, want %d", got, want)
+				}
+			}
+		}
+		for _, g := range []*gateway{g, w.gateway(memory.Faults{})} {
+			for i, want := range sent {
+				b := g.read(types.Offset(2 * i))[0]
+				if b.BaseOffset() != int64(2*i) || b.LeaderEpoch() != 0 {
+					t.Errorf("batch %d: base %d, leader epoch %d", i, b.BaseOffset(), b.LeaderEpoch())
+				}
+				if !bytes.Equal(b[16:], want[16:]) || !bytes.Equal(b[8:12], want[8:12]) {
+					t.Errorf("batch %d was changed", i)
+				}
+			}
+		}
+		for _, at := range []int64{Latest, Earliest, 0} {
+			if r, err := g.p.Lookup(t.Context(), LookupRequest{Timestamp: at}); err != nil || r.LeaderEpoch != 0 {
+				t.Errorf("lookup %d: %+v, %v", at, r, err)
+			}
+		}
+	})
+}
+
+// After a purge, written into the record first, everything is found from the
+// new start on, cold and warm, and nothing before it. C-39: the next base goes
+// on, also when everything readable is gone.
+func TestAfterAPurge(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, memory.Config{})
+			g := w.gateway(memory.Faults{})
+			const n, first = 1500, 1100
+			for range n {
+				if plain {
+					if _, err := w.server.Publish(testSubject, nil, []byte("x")); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					g.mustProduce(batch(1))
+				}
+			}
+			g.mustProduce(batch(1))
+			if err := g.host.Drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.p.updateRecord(t.Context(), func(r *record) bool {
+				r.First, r.Base, r.Start = first, first-1, first+4
+				return true
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.p.log.Trim(t.Context(), first); err != nil {
+				t.Fatal(err)
+			}
+			cold := w.gateway(memory.Faults{})
+			for _, g := range []*gateway{g, cold} {
+				for _, o := range []types.Offset{0, first, first + 3} {
+					if _, err := g.p.Read(t.Context(), ReadRequest{Offset: o, MaxBytes: 100, Whole: true}); !errors.Is(err, kerr.OffsetOutOfRange) {
+						t.Errorf("read at %d: %v", o, err)
+					}
+				}
+				for _, o := range []types.Offset{first + 4, first + 5, 1279, 1280, 1281, n} {
+					if bs := g.read(o); len(bs) == 0 || bs[0].BaseOffset() != int64(o) {
+						t.Errorf("read at %d: %v", o, offsets(bs[:min(len(bs), 1)]))
+					}
+				}
+				for at, want := range map[int64]types.Offset{Earliest: first + 4, 0: first + 4, Latest: n + 1} {
+					if r, err := g.p.Lookup(t.Context(), LookupRequest{Timestamp: at}); err != nil || r.Offset != want {
+						t.Errorf("lookup %d: %+v, %v, want %d", at, r, err, want)
+					}
+				}
+			}
+			// Everything goes; the last message stays as the store's memory.
+			if err := g.p.updateRecord(t.Context(), func(r *record) bool {
+				r.First, r.Base, r.Start = n+1, n, n+1
+				return true
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.p.log.Trim(t.Context(), n+1); err != nil {
+				t.Fatal(err)
+			}
+			for i, g := range []*gateway{w.gateway(memory.Faults{}), g} {
+				if r, err := g.p.Lookup(t.Context(), LookupRequest{Timestamp: 0}); err != nil || r.Offset != -1 && i == 0 {
+					t.Errorf("lookup in an empty log: %+v, %v", r, err)
+				}
+				for _, at := range []int64{Earliest, Latest} {
+					if r, err := g.p.Lookup(t.Context(), LookupRequest{Timestamp: at}); err != nil || r.Offset != n+1 && i == 0 {
+						t.Errorf("lookup %d in an empty log: %+v, %v", at, r, err)
+					}
+				}
+				if got := g.mustProduce(batch(1)); got != types.Offset(n+1+i) {
+					t.Errorf("next base %d", got)
+				}
+			}
+		})
+	}
 }

@@ -105,7 +105,7 @@ func (p *Partition) places(ctx context.Context, k uint64, base types.Offset) ([]
 		p.mu.Unlock()
 		return nil, p.unloaded()
 	}
-	end := p.st.seq
+	end, first, firstBase := p.st.seq, p.first, p.base
 	if len(p.ix.recent) > 0 && p.ix.recentFirst <= max(from, p.ix.first) {
 		var ps []place
 		for s := max(from, p.ix.recentFirst); s <= min(to, end); s++ {
@@ -133,6 +133,13 @@ func (p *Partition) places(ctx context.Context, k uint64, base types.Offset) ([]
 		if err != nil {
 			return err
 		}
+		if len(ps) == 0 && m.Seq > from {
+			// Purged up to here: what follows the base of the interval is gone.
+			if m.Seq != first && d.plain {
+				return errGap
+			}
+			next = firstBase
+		}
 		if d.plain {
 			d.base, d.last = next, next
 		}
@@ -140,6 +147,9 @@ func (p *Partition) places(ctx context.Context, k uint64, base types.Offset) ([]
 		next = d.last + 1
 		return nil
 	})
+	if errors.Is(err, errGap) && len(ps) == 0 {
+		err = fmt.Errorf("the beginning is not readable: %w", pubsub.ErrUnavailable)
+	}
 	if n := len(ps); n > 0 && (errors.Is(err, errGap) || err == nil && ps[n-1].seq < min(to, end)) {
 		err = fmt.Errorf("a message after %d is not readable: %w", ps[n-1].seq, pubsub.ErrUnavailable)
 	}

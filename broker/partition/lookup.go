@@ -45,7 +45,7 @@ func (p *Partition) Lookup(ctx context.Context, r LookupRequest) (LookupResult, 
 // then its records. The largest timestamps come from batch headers, which may
 // claim more than the records hold: then the search goes on.
 func (p *Partition) firstAt(ctx context.Context, v view, t int64) (LookupResult, bool, error) {
-	k := uint64(0)
+	k := p.firstInterval()
 	for {
 		iv, at, ok, err := p.intervalReaching(ctx, k, t)
 		if err != nil || !ok || iv.base >= v.limit {
@@ -66,6 +66,13 @@ func (p *Partition) firstAt(ctx context.Context, v view, t int64) (LookupResult,
 		}
 		k = at + 1
 	}
+}
+
+// firstInterval is the number of the first interval that was not purged.
+func (p *Partition) firstInterval() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return intervalOf(max(p.first, 1))
 }
 
 // newest finds the first record with the largest timestamp of all.
@@ -96,7 +103,7 @@ func (p *Partition) newest(ctx context.Context, v view, none LookupResult) (Look
 // what may hold it. It is needed only after a client's header lied.
 func (p *Partition) largestBelow(ctx context.Context, v view, t int64) (int64, error) {
 	best := int64(-1)
-	for k := uint64(0); ; {
+	for k := p.firstInterval(); ; {
 		iv, at, ok, err := p.intervalReaching(ctx, k, best+1)
 		if err != nil || !ok || iv.base >= v.limit {
 			return best, err

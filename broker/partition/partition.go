@@ -47,7 +47,8 @@ type Partition struct {
 	st    *state // nil: not loaded
 	ix    index
 	start types.Offset // log start
-	first pubsub.Seq   // from the partition record
+	first pubsub.Seq   // first message of the log, from the partition record
+	base  types.Offset // its base offset
 	stop  *stopInfo
 
 	recordRev pubsub.Rev

@@ -116,7 +116,9 @@ func (p *Partition) takeRecord(r *record, rev pubsub.Rev) {
 	}
 	p.recordRev = rev
 	p.start = max(p.start, r.Start)
-	p.first = max(p.first, r.First)
+	if r.First > p.first {
+		p.first, p.base = r.First, r.Base
+	}
 	if (r.Stop != nil) != (p.stop != nil) {
 		if r.Stop == nil { // repaired: what we know may be wrong
 			p.unloadLocked()
