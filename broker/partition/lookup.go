@@ -194,7 +194,7 @@ func (p *Partition) recordAt(ctx context.Context, x place, v view, want func(int
 	c.one = true
 	p.host.cache.from(p, x.seq, c.message)
 	if c.seq == 0 {
-		if err := p.readStore(ctx, x.seq, x.base, &c); err != nil {
+		if err := p.readWithin(ctx, x.seq, x.base, &c); err != nil {
 			return LookupResult{}, false, err
 		}
 	}

@@ -50,7 +50,9 @@ func (p *Partition) open(ctx context.Context) error {
 // openFrom loads the state as the record describes it. again asks for a newer
 // record.
 func (p *Partition) openFrom(ctx context.Context, r *record) (again bool, err error) {
-	b, err := p.log.Bounds(ctx)
+	bound, cancel := context.WithTimeout(ctx, askTimeout)
+	b, err := p.log.Bounds(bound)
+	cancel()
 	if err != nil {
 		return false, missingLog(err)
 	}

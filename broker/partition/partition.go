@@ -89,6 +89,15 @@ func (f *flight) wait(ctx context.Context) error {
 	}
 }
 
+// own turns the end of a context of ours, which no caller knows of, into a
+// failure of the store: it did not answer in time.
+func own(err error) error {
+	if (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) && !errors.Is(err, pubsub.ErrUnavailable) {
+		return fmt.Errorf("%w: %w", pubsub.ErrUnavailable, err)
+	}
+	return err
+}
+
 // String is topic-partition, as in logs.
 func (p *Partition) String() string { return fmt.Sprintf("%s-%d", p.topic, p.n) }
 
@@ -115,7 +124,7 @@ func (p *Partition) ready(ctx context.Context) error {
 			p.mu.Lock()
 			p.load = nil
 			p.mu.Unlock()
-			f.end(err)
+			f.end(own(err))
 		}) {
 			p.load = nil
 			f.end(errClosed)

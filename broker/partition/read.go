@@ -105,7 +105,7 @@ func (p *Partition) Read(ctx context.Context, r ReadRequest) (ReadResult, error)
 		p.host.metrics.reads.WithLabelValues("cache").Inc()
 	} else {
 		p.host.metrics.reads.WithLabelValues("store").Inc()
-		if err := p.readStore(ctx, seq, base, &c); err != nil {
+		if err := p.readWithin(ctx, seq, base, &c); err != nil {
 			return ReadResult{}, err
 		}
 	}
@@ -177,6 +177,18 @@ func (c *collector) message(seq pubsub.Seq, data []byte) bool {
 		c.nextSeq, c.nextBase = seq+1, c.next
 	}
 	return !c.full && !c.one && c.res.Bytes < c.budget
+}
+
+// readWithin is readStore with a bound: a store that hangs is a failure, while
+// the caller still has time to answer it.
+func (p *Partition) readWithin(ctx context.Context, seq pubsub.Seq, base types.Offset, c *collector) error {
+	bound, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	err := p.readStore(bound, seq, base, c)
+	if err != nil && ctx.Err() == nil {
+		return own(err)
+	}
+	return err
 }
 
 // readStore reads from the store, from the message seq with base offset base.

@@ -358,6 +358,39 @@ func TestC41ReadThatFails(t *testing.T) {
 	}
 }
 
+// A store that hangs is a failure in time, not a wait without end, whatever
+// call it hangs in.
+func TestStoreThatHangs(t *testing.T) {
+	hang := func(memory.Op) memory.ReadFault { return memory.ReadFault{Delay: time.Hour} }
+	for name, f := range map[string]memory.Faults{
+		"read": {Read: hang, Get: hang}, "bounds": {Bounds: hang}, "record": {TableGet: hang}, "headers": {Headers: hang},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, memory.Config{})
+				w.gateway(memory.Faults{}).mustProduce(batch(1))
+				g := w.gateway(f)
+				began := time.Now()
+				if r, err := g.p.Read(t.Context(), ReadRequest{MaxBytes: 100, Whole: true}); !errors.Is(err, pubsub.ErrUnavailable) {
+					t.Errorf("%+v, %v", r, err)
+				}
+				if name != "read" {
+					if a := g.produce(AppendRequest{Records: batch(1)}); !errors.Is(a.Err, pubsub.ErrUnavailable) {
+						t.Errorf("%+v", a)
+					}
+				}
+				limit := 2 * (askTimeout + time.Second)
+				if name == "headers" {
+					limit = 2 * openTimeout // a long tail takes its time
+				}
+				if took := time.Since(began); took > limit {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
+}
+
 // A slow partition does not hold up others, and a reader who gives up does not
 // end what others wait for.
 func TestSlowLoadDoesNotHoldUpOthers(t *testing.T) {

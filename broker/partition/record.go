@@ -88,6 +88,8 @@ func recordKey(id types.TopicID, n int32) string { return fmt.Sprintf("%s.%d", i
 
 // fetchRecord reads the record from the leader and takes it.
 func (p *Partition) fetchRecord(ctx context.Context) (*record, pubsub.Rev, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	v, err := p.host.records.Get(ctx, p.key)
 	if err != nil {
 		if errors.Is(err, pubsub.ErrNotFound) {

@@ -94,7 +94,7 @@ func (p *Partition) startSyncLocked(f *flight) {
 			p.startSyncLocked(p.syncing)
 		}
 		p.mu.Unlock()
-		f.end(err)
+		f.end(own(err))
 	}) {
 		return
 	}
