@@ -18,7 +18,12 @@ func pubsubURL(t testing.TB, kind string) string {
 	if !ok {
 		t.Fatalf("no such broker: %q", kind)
 	}
-	s := testkit.StartNATS(t, testkit.NATSOptions{Version: version})
+	// The newest takes batches of ten megabytes, the others NATS's own default.
+	o := testkit.NATSOptions{Version: version, MaxPayload: 1 << 20}
+	if kind == NATS {
+		o.MaxPayload = 16 << 20
+	}
+	s := testkit.StartNATS(t, o)
 	t.Logf("nats-server %s", s.Version)
 	return s.URL
 }
