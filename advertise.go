@@ -1,10 +1,13 @@
 package main
 
-import "net"
+import (
+	"net"
+	"strconv"
+)
 
 // advertised is the address clients are told.
 type advertised struct {
-	Host string // no brackets around IPv6; never 0.0.0.0 or ::
+	Host string // no brackets around IPv6; "": whatever address each client has reached
 	Port int32
 }
 
@@ -15,31 +18,16 @@ func (c *config) advertise(port int) advertised {
 		host, port, _ = splitHostPort(c.Advertised) // validated
 	}
 	if unspecified(host) {
-		host = ownAddress()
+		host = ""
 	}
 	return advertised{host, int32(port)}
 }
 
-// ownAddress is what 0.0.0.0 most likely means to clients: the first address of
-// this machine that others can route to, version 4 first. localhost if there
-// is none.
-func ownAddress() string {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return "localhost"
+// here is an address for clients on this machine, which l is the listener for.
+func (a advertised) here(l net.Listener) string {
+	if a.Host != "" {
+		return net.JoinHostPort(a.Host, strconv.Itoa(int(a.Port)))
 	}
-	best := "localhost"
-	for _, a := range addrs {
-		n, ok := a.(*net.IPNet)
-		if !ok || !n.IP.IsGlobalUnicast() {
-			continue
-		}
-		if n.IP.To4() != nil {
-			return n.IP.String()
-		}
-		if best == "localhost" {
-			best = n.IP.String()
-		}
-	}
-	return best
+	host, _, _ := net.SplitHostPort(reachable(l, "localhost"))
+	return net.JoinHostPort(host, strconv.Itoa(int(a.Port)))
 }

@@ -42,9 +42,9 @@ type config struct {
 	Storage       string `key:"storage" default:"file" oneof:"file memory" show:"plain" doc:"Storage of new streams."`
 	Replicas      int    `key:"replicas" default:"1" range:"1..5" show:"plain" kafka:"default.replication.factor" doc:"Replicas of new streams unless the client asks for a number."`
 	ClampReplicas bool   `key:"clamp-replication" default:"false" show:"plain" doc:"Give a topic as many replicas as NATS can, instead of refusing more with INVALID_REPLICATION_FACTOR."`
-	MaxPartitions int    `key:"max.partitions" default:"10000" range:"1..1000000" show:"plain" doc:"Most partitions of all topics together. Creating more answers POLICY_VIOLATION."`
+	MaxPartitions int    `key:"max.partitions" default:"10000" range:"1..1000000" show:"plain" doc:"Most partitions of all topics together. Creating more answers INVALID_PARTITIONS."`
 
-	Host       string   `key:"host" default:"localhost" show:"plain" group:"Kafka listener" doc:"Host name that clients are told to connect to. 0.0.0.0 and :: stand for this machine's own address."`
+	Host       string   `key:"host" default:"localhost" show:"plain" group:"Kafka listener" doc:"Host name that clients are told to connect to. 0.0.0.0 and :: stand for the address that each client has reached."`
 	Advertised string   `key:"advertised-address" show:"plain" doc:"host:port that clients are told, where it differs from host and port (port mapping, load balancer)."`
 	Port       int      `key:"port" default:"9092" range:"0..65535" show:"plain" doc:"Kafka port; 0 takes a free one."`
 	Bind       []string `key:"bind" show:"plain" doc:"Addresses to listen on for Kafka, comma separated, each host or host:port. Empty: all interfaces."`

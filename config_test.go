@@ -276,14 +276,11 @@ func TestConfigKafkaProperties(t *testing.T) {
 
 func TestAdvertise(t *testing.T) {
 	t.Parallel()
-	for host, want := range map[string]string{"[::1]": "::1", "h.example": "h.example", "": "localhost", "0.0.0.0": ownAddress(), "::": ownAddress(), "[::]": ownAddress()} {
+	for host, want := range map[string]string{"[::1]": "::1", "h.example": "h.example", "": "localhost", "0.0.0.0": "", "::": "", "[::]": ""} {
 		l := loadWith(t, []string{"--host=" + host}, nil)
 		if a := l.advertise(1234); a != (advertised{want, 1234}) || len(l.problems) > 0 {
 			t.Errorf("host %q: %+v, want host %q (%q)", host, a, want, l.problems)
 		}
-	}
-	if a := ownAddress(); a == "" || unspecified(a) || strings.ContainsAny(a, "[]") {
-		t.Errorf("own address %q", a)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hanzoai/stream/admin"
+	"github.com/hanzoai/stream/broker/partition"
 	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/pubsub"
 )
@@ -270,12 +272,9 @@ func (s *server) warn(w string) {
 	s.logger.Warn(w)
 }
 
-// payloadReserve is what headers and protocol may add to a batch.
-const payloadReserve = 4 << 10
-
 // fitMessageSize lowers message.max.bytes to what the store can take.
 func (s *server) fitMessageSize(info pubsub.Info) {
-	if most := byteSize(info.MaxPayload - payloadReserve); info.MaxPayload > 0 && s.config.MaxMessage > most {
+	if most := byteSize(info.MaxPayload - partition.StorageRoom); info.MaxPayload > 0 && s.config.MaxMessage > most {
 		s.warn(fmt.Sprintf("message.max.bytes is %d instead of %d: the NATS server takes messages of %d bytes (max_payload); 8 MiB is a good value there",
 			most, int64(s.config.MaxMessage), info.MaxPayload))
 		s.config.MaxMessage = max(most, 0)
@@ -289,9 +288,9 @@ func (s *server) announce(natsURL string) error {
 	info := s.store.Info()
 	s.mu.Unlock()
 	a := s.config.advertise(portOf(s.kafka[0]))
-	b.bootstrap = []string{net.JoinHostPort(a.Host, fmt.Sprint(a.Port))}
+	b.bootstrap = []string{a.here(s.kafka[0])}
 	if len(s.http) > 0 {
-		b.http = "http://" + reachable(s.http[0], a.Host) + "/v1/stream/"
+		b.http = "http://" + reachable(s.http[0], cmp.Or(a.Host, "localhost")) + "/v1/stream/"
 	}
 	b.store = fmt.Sprintf("NATS %s at %s, streams %s-*", info.Version, logging.RedactURLs(info.URL), s.config.Prefix)
 	if !s.config.external() {

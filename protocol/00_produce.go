@@ -78,7 +78,7 @@ func (h *handler) produce(ctx context.Context, r *request) (func() (kmsg.Respons
 		if err == nil {
 			t, err = h.topicOf(ctx, rt.Topic, rt.TopicID, req.Version >= 13)
 		}
-		if err == nil && req.Version >= 13 && internalTopic(t.Name) {
+		if err == nil && req.Version >= 13 && topic.Internal(t.Name) {
 			err = kerr.InvalidTopicException
 		}
 		for j := range rt.Partitions {
@@ -182,17 +182,10 @@ func (h *handler) mayProduce(req *kmsg.ProduceRequest, name string) error {
 		return kerr.UnsupportedVersion
 	case req.Acks < -1 || req.Acks > 1:
 		return kerr.InvalidRequiredAcks
-	case req.Version < 13 && internalTopic(name):
+	case req.Version < 13 && topic.Internal(name):
 		return kerr.InvalidTopicException
 	}
 	return nil
-}
-
-// internalTopic reports the topics that Kafka keeps its own state in. Ours is
-// elsewhere, but clients must not believe that they could write there
-// (org.apache.kafka.common.internals.Topic).
-func internalTopic(name string) bool {
-	return name == "__consumer_offsets" || name == "__transaction_state" || name == "__share_group_state"
 }
 
 // produceKey is a partition as a request names it.

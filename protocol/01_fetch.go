@@ -58,7 +58,11 @@ func (h *handler) fetch(ctx context.Context, r *request) (kmsg.Response, error) 
 	}
 	slots := h.fetchSlots(ctx, req, resp)
 	committed := req.IsolationLevel == 1
-	budget := min(int(max(req.MaxBytes, 0)), h.config.FetchMaxBytes)
+	budget := int(max(req.MaxBytes, 0))
+	if budget > h.config.FetchMaxBytes {
+		budget = h.config.FetchMaxBytes
+		h.limits.hit(limitFetchMax)
+	}
 
 	there, left, err := h.await(ctx, r, req, slots, committed, budget)
 	if err != nil {
@@ -138,7 +142,11 @@ func (h *handler) fetchSlots(ctx context.Context, req *kmsg.FetchRequest, resp *
 // await returns when the request is to be answered, with an estimate of the
 // bytes there are (-1: not asked). left says that the client is gone.
 func (h *handler) await(ctx context.Context, r *request, req *kmsg.FetchRequest, slots []slot, committed bool, budget int) (there int, left bool, err error) {
-	wait := min(time.Duration(req.MaxWaitMillis)*time.Millisecond, h.config.FetchMaxWait)
+	wait := time.Duration(req.MaxWaitMillis) * time.Millisecond
+	if wait > h.config.FetchMaxWait {
+		wait = h.config.FetchMaxWait
+		h.limits.hit(limitFetchWait)
+	}
 	if wait <= 0 || req.MinBytes <= 0 || len(slots) == 0 {
 		return -1, false, nil
 	}

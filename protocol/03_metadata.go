@@ -45,7 +45,7 @@ func (h *handler) metadata(ctx context.Context, r *request) (kmsg.Response, erro
 		}
 	}
 
-	for _, n := range h.backend.Nodes() {
+	for _, n := range h.nodes(r) {
 		b := kmsg.NewMetadataResponseBroker()
 		b.NodeID, b.Host, b.Port, b.Rack = n.ID, n.Host, n.Port, n.Rack
 		resp.Brokers = append(resp.Brokers, b)
@@ -104,7 +104,7 @@ func (h *handler) metadata(ctx context.Context, r *request) (kmsg.Response, erro
 // findOrCreate is a topic by name, made if need be and allowed.
 func (h *handler) findOrCreate(ctx context.Context, name string, create bool) (*topic.Topic, error) {
 	t, err := h.backend.Topic(ctx, name)
-	if !create || !refusedWith(err, kerr.UnknownTopicOrPartition) || internalTopic(name) {
+	if !create || !refusedWith(err, kerr.UnknownTopicOrPartition) || topic.Internal(name) {
 		return t, err
 	}
 	t, err = h.backend.CreateTopic(ctx, topic.Spec{Name: name, Partitions: -1, Replicas: -1})

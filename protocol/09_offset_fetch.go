@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -15,6 +16,8 @@ import (
 //   - Nothing committed, an unknown topic, partition or group: offset −1, epoch
 //     −1, metadata "", no error. Only an unknown id is UNKNOWN_TOPIC_ID.
 //   - Null topics mean everything that is committed; an empty list is nothing.
+//   - A group, and a partition within its group, that is given twice is answered
+//     once: its first place counts.
 //   - A group that is loading, moved or out of reach, or a topic or an offset
 //     that cannot be looked up, is an error of the whole group, never −1: Java's
 //     consumer ends on any partition error but UNSTABLE_OFFSET_COMMIT, and
@@ -34,7 +37,12 @@ func (h *handler) offsetFetch(ctx context.Context, r *request) (kmsg.Response, e
 	req := r.Request.(*kmsg.OffsetFetchRequest)
 	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
 	if req.Version >= 8 {
+		seen := make(map[string]bool, len(req.Groups))
 		for _, rg := range req.Groups {
+			if seen[rg.Group] {
+				continue
+			}
+			seen[rg.Group] = true
 			resp.Groups = append(resp.Groups, h.groupOffsets(ctx, req, rg))
 		}
 		return resp, nil
@@ -140,10 +148,17 @@ func (h *handler) allOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest, 
 func (h *handler) namedOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest, rg kmsg.OffsetFetchRequestGroup) ([]kmsg.OffsetFetchResponseGroupTopic, error) {
 	fetch := group.FetchRequest{Group: rg.Group, RequireStable: req.RequireStable}
 	topics := make([]kmsg.OffsetFetchResponseGroupTopic, len(rg.Topics))
+	seen := map[produceKey]bool{}
 	var answers []*kmsg.OffsetFetchResponseGroupTopicPartition // where the answer for fetch.Partitions[i] goes
 	for i, rt := range rg.Topics {
 		st := &topics[i]
 		st.Topic, st.TopicID = rt.Topic, rt.TopicID
+		rt.Partitions = slices.DeleteFunc(rt.Partitions, func(p int32) bool {
+			k := produceKey{rt.Topic, rt.TopicID, p}
+			again := seen[k]
+			seen[k] = true
+			return again
+		})
 		st.Partitions = make([]kmsg.OffsetFetchResponseGroupTopicPartition, len(rt.Partitions))
 		t, err := h.topicOf(ctx, rt.Topic, rt.TopicID, req.Version >= 10)
 		switch {

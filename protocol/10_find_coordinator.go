@@ -14,6 +14,7 @@ import (
 // FindCoordinator (key 10, v0–v6) names the broker that looks after a group.
 //
 //   - Every gateway names the same one, out of the list that Metadata shows.
+//   - A key given twice is answered once.
 //   - A key that cannot be served is INVALID_REQUEST with a text, node −1.
 //
 // v1 key type (0 group, 1 transactional id), error text, throttle time; v3
@@ -35,19 +36,19 @@ func (h *handler) findCoordinator(_ context.Context, r *request) (kmsg.Response,
 	req := r.Request.(*kmsg.FindCoordinatorRequest)
 	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
 	if req.Version >= 4 {
-		for _, key := range req.CoordinatorKeys {
-			resp.Coordinators = append(resp.Coordinators, h.coordinator(req, key))
+		for _, key := range once(req.CoordinatorKeys) {
+			resp.Coordinators = append(resp.Coordinators, h.coordinator(r, req, key))
 		}
 		return resp, nil
 	}
-	c := h.coordinator(req, req.CoordinatorKey)
+	c := h.coordinator(r, req, req.CoordinatorKey)
 	resp.ErrorCode, resp.ErrorMessage = c.ErrorCode, c.ErrorMessage
 	resp.NodeID, resp.Host, resp.Port = c.NodeID, c.Host, c.Port
 	return resp, nil
 }
 
 // coordinator answers for one key.
-func (h *handler) coordinator(req *kmsg.FindCoordinatorRequest, key string) kmsg.FindCoordinatorResponseCoordinator {
+func (h *handler) coordinator(r *request, req *kmsg.FindCoordinatorRequest, key string) kmsg.FindCoordinatorResponseCoordinator {
 	c := kmsg.NewFindCoordinatorResponseCoordinator()
 	c.Key = key
 	if err := coordinatorKey(req.Version, req.CoordinatorType, key); err != nil {
@@ -56,7 +57,7 @@ func (h *handler) coordinator(req *kmsg.FindCoordinatorRequest, key string) kmsg
 		return c
 	}
 	id := h.backend.Coordinator(key)
-	for _, n := range h.backend.Nodes() {
+	for _, n := range h.nodes(r) {
 		if n.ID == id {
 			c.NodeID, c.Host, c.Port = n.ID, n.Host, n.Port
 			return c
@@ -81,7 +82,7 @@ func coordinatorKey(version int16, kind int8, key string) error {
 			return refuse(kerr.InvalidRequest, "Key type 2 needs version 6, not %d.", version)
 		}
 		if !shareKey(key) {
-			return refuse(kerr.InvalidRequest, "A key of type 2 is group:topicId:partition, not %q.", key)
+			return refuse(kerr.InvalidRequest, "A key of type 2 is group:topicId:partition, not %q.", cut(key))
 		}
 		return refuse(kerr.InvalidRequest, "Share groups are not supported by this broker.")
 	}

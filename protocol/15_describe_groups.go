@@ -13,18 +13,19 @@ import (
 //
 //   - An unknown group is Dead without an error; from v6 it is also
 //     GROUP_ID_NOT_FOUND. One bad group never spoils the others.
+//   - A name given twice is answered once.
 //   - Protocol and assignments are shown in state Stable only; hosts start with
 //     a slash.
 //
 // v1 throttle time; v3 authorized operations if asked (−2147483648 if not); v4
 // instance id (KIP-345); v5 flexible; v6 error text and GROUP_ID_NOT_FOUND
 // (KIP-1043).
-var describeGroupsAPI = api{key: 15, min: 0, max: 6, serve: (*handler).describeGroups}
+var describeGroupsAPI = api{key: 15, min: 0, max: 6, large: true, serve: (*handler).describeGroups}
 
 func (h *handler) describeGroups(ctx context.Context, r *request) (kmsg.Response, error) {
 	req := r.Request.(*kmsg.DescribeGroupsRequest)
 	resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
-	for _, name := range req.Groups {
+	for _, name := range once(req.Groups) {
 		resp.Groups = append(resp.Groups, h.describeGroup(ctx, req, name))
 	}
 	return resp, nil

@@ -14,7 +14,7 @@ import (
 //
 // v1 throttle time; v3 flexible; v4 state and state filter (KIP-518); v5 type
 // and type filter (KIP-848).
-var listGroupsAPI = api{key: 16, min: 0, max: 5, serve: (*handler).listGroups}
+var listGroupsAPI = api{key: 16, min: 0, max: 5, large: true, serve: (*handler).listGroups}
 
 func (h *handler) listGroups(ctx context.Context, r *request) (kmsg.Response, error) {
 	req := r.Request.(*kmsg.ListGroupsRequest)

@@ -18,6 +18,8 @@ import (
 //   - Partitions and replication −1 take the broker's default. A manual
 //     assignment goes with −1 for both, counts its partitions from 0 without a
 //     gap, and decides their number; the brokers it names place nothing.
+//   - Topics that come after 10,000 partitions of the same request are
+//     POLICY_VIOLATION.
 //   - The client's timeout bounds the call: REQUEST_TIMED_OUT. Zero or less
 //     means the server's patience (Kafka times out at once).
 //
@@ -32,6 +34,10 @@ var createTopicsAPI = api{key: 19, min: 2, max: 7, serve: (*handler).createTopic
 // clusterMetadataTopic is the one name that Kafka never lets a client create.
 const clusterMetadataTopic = "__cluster_metadata"
 
+// maxCreatedPartitions is where one request's creations end, as in Kafka, which
+// refuses such a request whole (QuorumController.MAX_RECORDS_PER_USER_OP).
+const maxCreatedPartitions = 10_000
+
 func (h *handler) createTopics(ctx context.Context, r *request) (kmsg.Response, error) {
 	req := r.Request.(*kmsg.CreateTopicsRequest)
 	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
@@ -42,6 +48,7 @@ func (h *handler) createTopics(ctx context.Context, r *request) (kmsg.Response, 
 	for _, rt := range req.Topics {
 		times[rt.Topic]++
 	}
+	partitions := int32(0) // of this request so far
 	for _, rt := range req.Topics {
 		n := times[rt.Topic]
 		if n == 0 {
@@ -51,10 +58,17 @@ func (h *handler) createTopics(ctx context.Context, r *request) (kmsg.Response, 
 		st := kmsg.NewCreateTopicsResponseTopic()
 		st.Topic = rt.Topic
 		st.Configs = []kmsg.CreateTopicsResponseTopicConfig{} // null would mean "not allowed to see them"
-		t, err := h.createTopic(ctx, rt, n > 1, req.ValidateOnly)
+		var t *topic.Topic
+		var err error
+		if partitions >= maxCreatedPartitions {
+			err = refuse(kerr.PolicyViolation, "%d partitions are in this request before this topic: create it by another one.", partitions)
+		} else {
+			t, err = h.createTopic(ctx, rt, n > 1, req.ValidateOnly)
+		}
 		if err != nil {
 			st.ErrorCode, st.ErrorMessage = h.refusal(err, false)
 		} else {
+			partitions += t.Partitions
 			st.TopicID, st.NumPartitions, st.ReplicationFactor = t.ID, t.Partitions, int16(t.Replicas)
 			for _, v := range h.backend.TopicConfigs(t) {
 				st.Configs = append(st.Configs, kmsg.CreateTopicsResponseTopicConfig{

@@ -23,6 +23,7 @@ import (
 //   - Unknown topic UNKNOWN_TOPIC_OR_PARTITION, unknown kind of resource
 //     INVALID_REQUEST; each resource is answered alone (Kafka refuses the whole
 //     request at an unknown kind).
+//   - A resource given twice is answered once, for its first filter.
 //   - Values of passwords are null.
 //
 // v1 synonyms and source (KIP-226); v2 throttling as Kafka's; v3 types and
@@ -30,12 +31,22 @@ import (
 //
 // Left out: broker loggers (8) and group configs (32) are INVALID_REQUEST;
 // client metrics (16) have no subscriptions, so that every one is empty.
-var describeConfigsAPI = api{key: 32, min: 1, max: 4, serve: (*handler).describeConfigs}
+var describeConfigsAPI = api{key: 32, min: 1, max: 4, large: true, serve: (*handler).describeConfigs}
 
 func (h *handler) describeConfigs(ctx context.Context, r *request) (kmsg.Response, error) {
 	req := r.Request.(*kmsg.DescribeConfigsRequest)
 	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+	type resource struct {
+		kind kmsg.ConfigResourceType
+		name string
+	}
+	seen := make(map[resource]bool, len(req.Resources))
 	for _, rr := range req.Resources {
+		if id := (resource{rr.ResourceType, rr.ResourceName}); seen[id] {
+			continue
+		} else {
+			seen[id] = true
+		}
 		sr := kmsg.NewDescribeConfigsResponseResource()
 		sr.ResourceType, sr.ResourceName = rr.ResourceType, rr.ResourceName
 		configs, err := h.configsOf(ctx, rr)
@@ -94,7 +105,7 @@ func (h *handler) configsOf(ctx context.Context, rr kmsg.DescribeConfigsRequestR
 func (h *handler) ownBroker(name string) error {
 	id, err := strconv.ParseInt(name, 10, 32)
 	if err != nil {
-		return refuse(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", name)
+		return refuse(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", cut(name))
 	}
 	for _, n := range h.backend.Nodes() {
 		if n.ID == int32(id) {

@@ -39,7 +39,7 @@ func (h *handler) describeCluster(_ context.Context, r *request) (kmsg.Response,
 	}
 	resp.ClusterID = h.backend.ClusterID()
 	controller := h.backend.Controller()
-	for _, n := range h.backend.Nodes() {
+	for _, n := range h.nodes(r) {
 		b := kmsg.NewDescribeClusterResponseBroker()
 		b.NodeID, b.Host, b.Port, b.Rack = n.ID, n.Host, n.Port, n.Rack
 		resp.Brokers = append(resp.Brokers, b)

@@ -2,7 +2,7 @@ package protocol
 
 import (
 	"context"
-	"sync/atomic"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -30,6 +30,9 @@ type api struct {
 	// fields share the frame's bytes, so APIs that hand such a field on to
 	// somebody who may keep it (JoinGroup, SyncGroup) must not set it.
 	lends bool
+	// large APIs' answers may be much larger than their requests: they are made
+	// a few at a time, see answers.
+	large bool
 	// serve answers a request: exactly one of response and error is non-nil. An
 	// error means "close without an answer" and is never one of Kafka's. The
 	// response's version is set, as ResponseKind does. ctx ends when the
@@ -50,8 +53,26 @@ type handler struct {
 	// draining is closed when the server begins to drain: requests that wait
 	// for something to happen answer early then.
 	draining <-chan struct{}
-	// fetchHeld counts the bytes of records in answers that are not written yet.
-	fetchHeld atomic.Int64
+	answers  *answers
+	limits   *limits
+}
+
+// nodes are the brokers as one client is to be told them: a node without a host
+// is reached by whatever address of ours this client has reached.
+func (h *handler) nodes(r *request) []Node {
+	all := h.backend.Nodes()
+	for i := range all {
+		if all[i].Host == "" {
+			all = slices.Clone(all)
+			for j := range all {
+				if all[j].Host == "" {
+					all[j].Host = r.conn.local
+				}
+			}
+			break
+		}
+	}
+	return all
 }
 
 // apis lists every API that is served, in key order. Each row is declared in

@@ -12,7 +12,7 @@ import (
 // Node is a broker as clients see it.
 type Node struct {
 	ID   int32
-	Host string // no brackets around IPv6
+	Host string // no brackets around IPv6; "": the address that the client has reached
 	Port int32
 	Rack *string
 }

@@ -30,6 +30,7 @@ type conn struct {
 	id       uint64
 	listener string // name of the listener it came in by
 	host     string // peer address without port; DescribeGroups shows "/"+host
+	local    string // the address of ours that the client has reached, without port
 	// softwareName and softwareVersion are what ApiVersions (v3+) announced,
 	// else "". Read and written only while a request of this connection is
 	// being handled.
@@ -63,12 +64,15 @@ type conn struct {
 	more    chan struct{}
 	room    chan struct{}
 
-	out []byte // answers not written yet; the answerer's
+	out     []byte // answers not written yet; the answerer's
+	counted int64  // bytes of them among the server's answers
+	// building is set while a large answer is being made; the answerer's.
+	building bool
 }
 
 func newConn(s *Server, nc net.Conn, id uint64, host string) *conn {
 	c := &conn{
-		id: id, listener: s.config.Listener, host: host, gone: make(chan struct{}), srv: s, nc: nc,
+		id: id, listener: s.config.Listener, host: host, local: hostOf(nc.LocalAddr()), gone: make(chan struct{}), srv: s, nc: nc,
 		more: make(chan struct{}, 1), room: make(chan struct{}, 1),
 	}
 	c.activeAt.Store(s.tick.Load())
@@ -84,6 +88,8 @@ func (c *conn) run() {
 	var reader sync.WaitGroup
 	reader.Go(c.read)
 	c.answerAll()
+	c.built()
+	c.uncount()
 	if c.draining.Load() && !c.closed.Load() {
 		c.linger()
 	}
@@ -104,11 +110,21 @@ func (c *conn) close(reason string) {
 		c.closed.Store(true)
 		if reason != "" {
 			c.srv.metrics.closed.WithLabelValues(reason).Inc()
-			c.log(slog.LevelDebug, "connection closed", slog.String("reason", reason))
+			c.log(closeLevel(reason), "connection closed", slog.String("reason", reason))
 		}
 		c.cancel()
 		_ = c.nc.Close()
 	})
+}
+
+// closeLevel is how loud an end is: what was logged already, or happens to any
+// good client, is not.
+func closeLevel(reason string) slog.Level {
+	switch reason {
+	case "frame.timeout", "write.timeout", limitFetchHeld:
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
 }
 
 // cut is closed when the connection is cut; left when no more requests come.
@@ -204,6 +220,7 @@ func (c *conn) read() {
 		at := c.srv.tick.Load()
 		if on {
 			at = 0
+			c.srv.handler.limits.hit(limitQueued)
 		}
 		c.received.Store(0)
 		c.frameAt.Store(at)
@@ -286,6 +303,9 @@ func (c *conn) push(k *call) bool {
 		}
 	}()
 	c.mu.Lock()
+	if len(c.queue) >= c.srv.config.MaxInflight {
+		c.srv.handler.limits.hit(limitInflight)
+	}
 	for len(c.queue) >= c.srv.config.MaxInflight {
 		c.mu.Unlock()
 		select {

@@ -119,6 +119,12 @@ func (c *conn) result(k *call) (kmsg.Response, error) {
 	if !k.started && k.err == nil {
 		if k.err = k.decode(); k.err == nil {
 			var resp kmsg.Response
+			if k.api.large {
+				if k.err = c.srv.handler.answers.enter(c.cut()); k.err != nil {
+					return nil, k.err
+				}
+				c.building = true
+			}
 			if resp, k.err = k.api.serve(c.srv.handler, c.ctx, &k.request); k.err == nil {
 				c.served()
 				return resp, nil
@@ -160,6 +166,22 @@ func (c *conn) answerAll() {
 		}
 		c.activeAt.Store(c.srv.tick.Load())
 		c.pop()
+	}
+}
+
+// built ends the making of a large answer.
+func (c *conn) built() {
+	if c.building {
+		c.building = false
+		c.srv.handler.answers.leave()
+	}
+}
+
+// uncount gives back what the answers in out have counted.
+func (c *conn) uncount() {
+	if c.counted > 0 {
+		c.srv.handler.answers.add(-c.counted)
+		c.counted = 0
 	}
 }
 
@@ -238,6 +260,11 @@ func (c *conn) write(k *call, resp kmsg.Response) error {
 	b = resp.AppendTo(b)
 	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
 	c.out = b
+	if n := int64(len(b) - start); n > maxJoined {
+		c.counted += n
+		c.srv.handler.answers.add(n)
+	}
+	c.built()
 	return nil
 }
 
@@ -247,6 +274,7 @@ func (c *conn) flush() error {
 		return nil
 	}
 	err := c.send(net.Buffers{c.out})
+	c.uncount()
 	if c.out = c.out[:0]; cap(c.out) > 2*maxJoined {
 		c.out = nil
 	}

@@ -16,7 +16,7 @@ type fetchResponse struct {
 	// records are the batches of each partition, in the order of the response.
 	records [][][]byte
 	h       *handler
-	held    int64 // of h.fetchHeld
+	held    int64 // of h.answers
 }
 
 // smallRecords are copied: a piece of its own costs more than that.
@@ -34,10 +34,12 @@ func (f *fetchResponse) bytes(i int) int {
 // how much there was. One batch passes in any case, so it may be 0.
 func (f *fetchResponse) reserve(n int) int {
 	for {
-		held := f.h.fetchHeld.Load()
-		got := max(min(int64(n), f.h.config.FetchHeldBytes-held), 0)
-		if f.h.fetchHeld.CompareAndSwap(held, held+got) {
-			f.held = got
+		held := f.h.answers.held.Load()
+		got := max(min(int64(n), f.h.answers.max-held), 0)
+		if f.h.answers.held.CompareAndSwap(held, held+got) {
+			if f.held = got; got < int64(n) {
+				f.h.limits.hit(limitFetchHeld)
+			}
 			return int(got)
 		}
 	}
@@ -45,13 +47,13 @@ func (f *fetchResponse) reserve(n int) int {
 
 // settle corrects the reservation to what was read.
 func (f *fetchResponse) settle(n int) {
-	f.h.fetchHeld.Add(int64(n) - f.held)
+	f.h.answers.add(int64(n) - f.held)
 	f.held = int64(n)
 }
 
 // release gives it back once the answer was written, or never will be.
 func (f *fetchResponse) release() {
-	f.h.fetchHeld.Add(-f.held)
+	f.h.answers.add(-f.held)
 	f.held = 0
 	f.records = nil
 }

@@ -44,7 +44,7 @@ func TestConnectionLimits(t *testing.T) {
 			ps = append(ps, p)
 		}
 		s.dial(t).closed(reason)
-		if n := s.value(t, "stream_kafka_connections_rejected_total", reason); n != 1 {
+		if n := s.value(t, "stream_connections_rejected_total", reason); n != 1 {
 			t.Errorf("%s: %v rejected", reason, n)
 		}
 		ask[*kmsg.MetadataResponse](ps[0], 1, kmsg.NewPtrMetadataRequest())
@@ -52,7 +52,7 @@ func TestConnectionLimits(t *testing.T) {
 			continue
 		}
 		_ = ps[1].Close()
-		eventually(t, "a place is free", func() bool { return s.value(t, "stream_kafka_connections") == 2 })
+		eventually(t, "a place is free", func() bool { return s.value(t, "stream_connections") == 2 })
 		ask[*kmsg.MetadataResponse](s.dial(t), 1, kmsg.NewPtrMetadataRequest())
 	}
 }
@@ -91,7 +91,7 @@ func TestSlowFrames(t *testing.T) {
 	half.closed("half a length")
 	close(stop)
 	<-dribbled
-	if n := s.value(t, "stream_kafka_connections_closed_total", "frame.timeout"); n != 2 {
+	if n := s.value(t, "stream_connections_closed_total", "frame.timeout"); n != 2 {
 		t.Errorf("%v closed for it", n)
 	}
 	ask[*kmsg.MetadataResponse](good, 1, kmsg.NewPtrMetadataRequest())
@@ -112,7 +112,7 @@ func TestIdle(t *testing.T) {
 		t.Error("late")
 	}
 	waiting.closed("idle after its answer")
-	if n := s.value(t, "stream_kafka_connections_closed_total", "connections.max.idle.ms"); n != 2 {
+	if n := s.value(t, "stream_connections_closed_total", "connections.max.idle.ms"); n != 2 {
 		t.Errorf("%v closed for it", n)
 	}
 }
@@ -132,12 +132,12 @@ func TestClientThatNeverReads(t *testing.T) {
 		b = append(b, formatter.AppendRequest(nil, fetch, i)...)
 	}
 	go func() { _, _ = p.Write(b) }()
-	eventually(t, "an answer is being written", func() bool { return s.handler.fetchHeld.Load() > 0 })
+	eventually(t, "an answer is being written", func() bool { return s.handler.answers.held.Load() > 0 })
 	if n := s.budget.held(); n > 64<<10 {
 		t.Errorf("%d bytes of requests were read ahead", n)
 	}
 	eventually(t, "closed by the write timeout", func() bool {
-		return s.value(t, "stream_kafka_connections_closed_total", "write.timeout") == 1 && s.handler.fetchHeld.Load() == 0
+		return s.value(t, "stream_connections_closed_total", "write.timeout") == 1 && s.handler.answers.held.Load() == 0
 	})
 }
 
@@ -179,13 +179,13 @@ func TestFetchBytesAreShared(t *testing.T) {
 	}
 	one := len(batch(1, 100_000))
 	s := startServer(t, w, func(c *Config) { c.FetchHeldBytes = int64(3 * one) })
-	s.handler.fetchHeld.Add(int64(3 * one))
+	s.handler.answers.add(int64(3 * one))
 	p := s.dial(t)
 	r := ask[*kmsg.FetchResponse](p, 12, recordsOf(w, "t0", 0, 0))
 	if n := len(r.Topics[0].Partitions[0].RecordBatches); n != one {
 		t.Errorf("%d bytes, want one batch of %d", n, one)
 	}
-	s.handler.fetchHeld.Add(-int64(3 * one))
+	s.handler.answers.add(-int64(3 * one))
 	r = ask[*kmsg.FetchResponse](p, 12, recordsOf(w, "t0", 0, 0))
 	if n := len(r.Topics[0].Partitions[0].RecordBatches); n != 3*one {
 		t.Errorf("%d bytes, want three batches of %d", n, one)
@@ -312,7 +312,7 @@ func TestSilentGiants(t *testing.T) {
 		p := s.dial(t)
 		p.write(append(binary.BigEndian.AppendUint32(nil, 16<<20), bytes.Repeat([]byte{0}, 100)...))
 	}
-	eventually(t, "all are being read", func() bool { return s.value(t, "stream_kafka_connections") == 200 })
+	eventually(t, "all are being read", func() bool { return s.value(t, "stream_connections") == 200 })
 	if n := s.budget.held(); n > 200*64<<10 {
 		t.Errorf("%d bytes held", n)
 	}

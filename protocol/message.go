@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -12,6 +13,9 @@ import (
 	"github.com/hanzoai/stream/broker/topic"
 	"github.com/hanzoai/stream/types"
 )
+
+// maxText is the longest error text of an answer, in bytes.
+const maxText = 512
 
 // refusal gives the code of an error of the backend and a text for a person,
 // for the responses that have room for one. group says that a coordinator API
@@ -32,6 +36,9 @@ func (h *handler) refusal(err error, group bool) (int16, *string) {
 	case error(k) == err:
 		text = k.Description
 	}
+	if len(text) > maxText { // it may quote what the client sent
+		text = strings.ToValidUTF8(text[:maxText], "") + "…"
+	}
 	return code, &text
 }
 
@@ -40,6 +47,24 @@ func refuse(k *kerr.Error, format string, args ...any) error {
 	r := *k
 	r.Description = fmt.Sprintf(format, args...)
 	return &r
+}
+
+// once gives each value once, in the order of its first place. An answer that
+// repeats what a client repeats could be thousands of times larger than the
+// question.
+func once[T comparable](all []T) []T {
+	if len(all) < 2 {
+		return all
+	}
+	seen := make(map[T]bool, len(all))
+	out := make([]T, 0, len(all))
+	for _, v := range all {
+		if !seen[v] {
+			seen[v] = true
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // refusedWith reports a refusal by its code: a refusal may carry a text of its

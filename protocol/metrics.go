@@ -46,32 +46,31 @@ func newMetrics(r prometheus.Registerer, s *Server) *metrics {
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"api"}),
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "stream_kafka_connections",
+			Name: "stream_connections",
 			Help: "Open Kafka connections.",
 		}),
 		accepted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "stream_kafka_connections_accepted_total",
+			Name: "stream_connections_accepted_total",
 			Help: "Kafka connections accepted and served.",
 		}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "stream_kafka_connections_rejected_total",
+			Name: "stream_connections_rejected_total",
 			Help: "Kafka connections closed at accept, by the limit that they were above.",
 		}, []string{"reason"}),
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "stream_kafka_connections_closed_total",
+			Name: "stream_connections_closed_total",
 			Help: "Kafka connections that the server closed, by reason.",
 		}, []string{"reason"}),
 		bad: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "stream_kafka_bad_requests_total",
+			Name: "stream_bad_requests_total",
 			Help: "Bytes that were no request, and requests that could not be decoded or are not served.",
 		}, []string{"reason"}),
 		trailing: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "stream_kafka_trailing_bytes_requests_total",
+			Name: "stream_trailing_bytes_requests_total",
 			Help: "Requests with bytes after their end, served all the same.",
 		}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "stream_kafka_panics_total",
-			Help: "Panics that ended a connection. Each one is a bug.",
+			Name: "stream_panics_total", Help: "Panics that were caught.", ConstLabels: prometheus.Labels{"where": "protocol"},
 		}),
 		perAPI: map[int16]*apiMetrics{},
 	}
@@ -84,16 +83,54 @@ func newMetrics(r prometheus.Registerer, s *Server) *metrics {
 	}
 	if r != nil {
 		r.MustRegister(m.requests, m.duration, m.connections, m.accepted, m.rejected, m.closed, m.bad, m.trailing, m.panics,
-			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "stream_kafka_request_bytes",
-				Help: "Bytes of Kafka requests read and not yet answered.",
-			}, func() float64 { return float64(s.budget.held()) }),
-			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "stream_kafka_fetch_bytes",
-				Help: "Bytes of records in fetch answers not yet written out.",
-			}, func() float64 { return float64(s.handler.fetchHeld.Load()) }))
+			pool("used", "requests", func() int64 { return s.budget.held() }), pool("budget", "requests", func() int64 { return s.budget.max }),
+			pool("used", "answers", s.handler.answers.held.Load), pool("budget", "answers", func() int64 { return s.handler.answers.max }))
+		s.handler.limits.register(r)
 	}
 	return m
+}
+
+// pool is a gauge of a part of the memory; the families are shared with other
+// packages: requests read and not yet answered, answers not yet written out.
+func pool(what, name string, f func() int64) prometheus.Collector {
+	help := "Bytes held, by pool."
+	if what == "budget" {
+		help = "Bytes allowed, by pool."
+	}
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "stream_memory_" + what + "_bytes", Help: help, ConstLabels: prometheus.Labels{"pool": name},
+	}, func() float64 { return float64(f()) })
+}
+
+// Limits that shape answers instead of refusing something, by their keys.
+const (
+	limitQueued    = "queued.max.request.bytes"
+	limitInflight  = "max.inflight.per.connection"
+	limitFetchMax  = "fetch.max.bytes"
+	limitFetchHeld = "fetch.held.bytes"
+	limitFetchWait = "fetch.max.wait"
+)
+
+// limits counts how often each of them was met. What is refused, or ends a
+// connection, is counted by its error or its reason.
+type limits map[string]prometheus.Counter
+
+func newLimits() *limits {
+	l := limits{}
+	for _, key := range []string{limitQueued, limitInflight, limitFetchMax, limitFetchHeld, limitFetchWait} {
+		l[key] = prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "stream_limit_hits_total", Help: "Times that a limit held something back, by its key.", ConstLabels: prometheus.Labels{"limit": key},
+		})
+	}
+	return &l
+}
+
+func (l *limits) hit(key string) { (*l)[key].Inc() }
+
+func (l *limits) register(r prometheus.Registerer) {
+	for _, c := range *l {
+		r.MustRegister(c)
+	}
 }
 
 // answered counts one request.

@@ -274,7 +274,7 @@ func TestFrameKeptWhilePartitionWorks(t *testing.T) {
 	p.send(9, produceOf(w, "t0", -1, bytes.Clone(want)))
 	h := <-submitted
 	_ = p.Close()
-	eventually(t, "connection gone", func() bool { return s.value(t, "stream_kafka_connections") == 0 })
+	eventually(t, "connection gone", func() bool { return s.value(t, "stream_connections") == 0 })
 	// Other frames of the same size come and go.
 	q := s.dial(t)
 	for i := range 50 {
@@ -302,7 +302,7 @@ func TestPanicEndsOneConnection(t *testing.T) {
 		p.send(4, r)
 		p.closed("panic")
 		ask[*kmsg.MetadataResponse](q, 1, kmsg.NewPtrMetadataRequest())
-		if n := s.value(t, "stream_kafka_panics_total"); n != float64(i+1) {
+		if n := s.value(t, "stream_panics_total"); n != float64(i+1) {
 			t.Errorf("%v panics counted", n)
 		}
 	}
@@ -341,7 +341,7 @@ func TestGoneClientFreesJoin(t *testing.T) {
 	<-entered
 	_ = p.Close()
 	<-ended
-	eventually(t, "connection gone", func() bool { return s.value(t, "stream_kafka_connections") == 0 })
+	eventually(t, "connection gone", func() bool { return s.value(t, "stream_connections") == 0 })
 }
 
 // ctxGroups shows the context of JoinGroup.
@@ -380,7 +380,7 @@ func TestDrain(t *testing.T) {
 	q.send(12, fetch)
 	done := <-dones
 	eventually(t, "fetch waits", func() bool { return w.log("t1", 1).waiting() == 1 })
-	eventually(t, "three connections", func() bool { return s.value(t, "stream_kafka_connections") == 3 })
+	eventually(t, "three connections", func() bool { return s.value(t, "stream_connections") == 3 })
 
 	down := make(chan error, 1)
 	go func() { down <- s.Shutdown(context.Background()) }()

@@ -59,7 +59,10 @@ func New(c Config, b Backend, log *slog.Logger, r prometheus.Registerer) *Server
 	}
 	s.tick.Store(1)
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.handler = &handler{backend: b, config: c, apis: map[int16]*api{}, served: apis, draining: s.draining}
+	s.handler = &handler{
+		backend: b, config: c, apis: map[int16]*api{}, served: apis, draining: s.draining,
+		answers: newAnswers(c.FetchHeldBytes), limits: newLimits(),
+	}
 	for _, a := range apis {
 		s.handler.apis[a.key] = a
 	}
@@ -251,6 +254,7 @@ func (s *Server) watch() {
 		for c := range s.conns {
 			c.check(now)
 		}
+		s.evict(now)
 		s.mu.Unlock()
 	}
 }

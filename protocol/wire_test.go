@@ -84,7 +84,7 @@ func TestEveryVersionHeaderForms(t *testing.T) {
 			}
 		}
 	})
-	if n := s.value(t, "stream_kafka_bad_requests_total"); n != 0 {
+	if n := s.value(t, "stream_bad_requests_total"); n != 0 {
 		t.Errorf("%v bad requests", n)
 	}
 	if n := s.value(t, "stream_kafka_requests_total"); n != float64(corr) {
@@ -161,14 +161,14 @@ func TestCutOverSocket(t *testing.T) {
 		p.closed("cut")
 		_ = p.Close()
 	}
-	if n := s.value(t, "stream_kafka_bad_requests_total"); n != float64(len(b)-8) {
+	if n := s.value(t, "stream_bad_requests_total"); n != float64(len(b)-8) {
 		t.Errorf("%v bad requests counted, want %d", n, len(b)-8)
 	}
 	p := s.dial(t)
 	p.write(framed(append(b, 0, 0, 0)))
 	p.sent[1] = req
 	p.recv()
-	if n := s.value(t, "stream_kafka_trailing_bytes_requests_total"); n != 1 {
+	if n := s.value(t, "stream_trailing_bytes_requests_total"); n != 1 {
 		t.Errorf("%v requests with trailing bytes counted", n)
 	}
 }
@@ -200,7 +200,7 @@ func TestFirstBytesThatAreNoLength(t *testing.T) {
 		p.write(b)
 		p.closed(name)
 	}
-	if n := s.value(t, "stream_kafka_panics_total"); n != 0 {
+	if n := s.value(t, "stream_panics_total"); n != 0 {
 		t.Errorf("%v panics", n)
 	}
 	// The element budget, in the largest frame.
@@ -208,7 +208,7 @@ func TestFirstBytesThatAreNoLength(t *testing.T) {
 	p := s.dial(t)
 	go func() { _, _ = p.Write(meta(append(body, make([]byte, 8<<20)...)...)) }()
 	p.closed("4 million topics")
-	if n := s.value(t, "stream_kafka_bad_requests_total", "elements"); n != 1 {
+	if n := s.value(t, "stream_bad_requests_total", "elements"); n != 1 {
 		t.Errorf("%v counted as above the element budget", n)
 	}
 }

@@ -288,7 +288,7 @@ func startServer(t *testing.T, b Backend, set func(*Config)) *testServer {
 		if n := s.budget.held(); n != 0 {
 			t.Errorf("%d request bytes are still held", n)
 		}
-		if n := s.handler.fetchHeld.Load(); n != 0 {
+		if n := s.handler.answers.held.Load(); n != 0 {
 			t.Errorf("%d fetch bytes are still held", n)
 		}
 	})
