@@ -106,7 +106,7 @@ func (b *Broker) Start(ctx context.Context) error {
 	background, b.stop = context.WithCancel(background)
 	b.host = partition.NewHost(partition.Env{
 		Store: b.store, Records: tables["partitions"], Gateway: b.cluster.Self().Incarnation,
-		CacheBytes: b.cfg.CacheBytes, Logger: b.component("partition"), Registerer: b.reg})
+		CacheBytes: b.cfg.CacheBytes, Ahead: b.cluster.Ahead, Subjects: b.cfg.Prefix + ".>", Logger: b.component("partition"), Registerer: b.reg})
 	b.topics = topic.New(b.cfg.Topic, topic.Deps{
 		Table: tables["topics"], Store: b.store, Partitions: partitions{b.host},
 		Cluster: b.meta.ClusterID, Incarnation: func() string { return b.cluster.Self().Incarnation },

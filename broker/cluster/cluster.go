@@ -40,6 +40,8 @@ type Cluster struct {
 	asked    map[string]time.Time // lives that the watch never showed: first asked about
 	settled  time.Time              // sending time of the last own renewal that the watch delivered
 	inFlight map[pubsub.Rev]time.Time
+	ahead    time.Duration // of our wall clock before the store's, for certain
+	compared bool          // ahead is known
 	changed  chan struct{}
 
 	// unserve ends answering peers who ask whether we live; set by Join.
@@ -82,6 +84,15 @@ func (c *Cluster) Fresh() bool {
 		return false
 	}
 	return atMost(c.sent, time.Now()) < c.cfg.TTL-c.cfg.margin()
+}
+
+// Ahead tells by how much our wall clock is ahead of the store's (negative:
+// behind), as far as that is certain: a renewal was stored after it was sent and
+// before the watch delivered it. ok is false before the first one.
+func (c *Cluster) Ahead() (d time.Duration, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ahead, c.compared
 }
 
 // Changed returns a channel that is closed when the view of the cluster changes:

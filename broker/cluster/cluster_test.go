@@ -211,3 +211,17 @@ func TestUnknownLifeNeedsProof(t *testing.T) {
 		}
 	})
 }
+
+// Our clock against the store's, as far as sending and delivery bracket it.
+func TestClockAheadOfTheStores(t *testing.T) {
+	for _, skew := range []time.Duration{-time.Hour, 0, 90 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := memory.NewServer(memory.Config{Clock: func() time.Time { return time.Now().Add(-skew) }})
+			a := start(t, srv, Config{})
+			time.Sleep(3 * time.Second)
+			if d, ok := a.Ahead(); !ok || d != skew {
+				t.Fatalf("ahead by %v (%v), want %v", d, ok, skew)
+			}
+		})
+	}
+}

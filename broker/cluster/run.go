@@ -142,6 +142,10 @@ func (c *Cluster) observe(v pubsub.Value) {
 		sent, ok := c.inFlight[v.Rev]
 		if !ok {
 			sent = now
+		} else if !v.Time.IsZero() {
+			// Wall clocks: it was stored after it was sent and before now.
+			c.ahead = max(sent.Round(0).Sub(v.Time), min(0, now.Round(0).Sub(v.Time)))
+			c.compared = true
 		}
 		for rev := range c.inFlight {
 			if rev <= v.Rev {

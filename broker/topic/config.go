@@ -13,9 +13,6 @@ import (
 	"github.com/hanzoai/stream/pubsub"
 )
 
-// headroom is what a message's headers and framing may take of max_payload.
-const headroom = 4096
-
 // Config is the topics' section of the configuration.
 type Config struct {
 	// Prefix of all names in the store: [A-Za-z0-9_]+.
@@ -87,7 +84,7 @@ func (c Config) Validate() error {
 }
 
 // largest is the most that fits into one message of the store.
-func largest(s pubsub.Store) int { return s.Info().MaxPayload - headroom }
+func largest(s pubsub.Store) int { return s.Info().MaxPayload - partition.StorageRoom }
 
 // value is what is in force of a config, and its default here.
 func (ts *Topics) value(configs map[string]string, k *key) (value, def string) {
