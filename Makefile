@@ -13,7 +13,7 @@ export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
 .NOTPARALLEL:
-.PHONY: all build setup check fmt vet unit race fuzz bench sim vuln e2e test clean
+.PHONY: all build setup check fmt vet unit race contract fuzz bench sim vuln e2e test clean
 
 all: build
 
@@ -38,6 +38,9 @@ unit:
 
 race:
 	$(REPORT) race -race -timeout 15m ./...
+
+contract: ## the store's contract against the NATS versions of the field
+	STREAM_TEST_NATS_VERSIONS=2.10.29,2.11.x,2.x $(REPORT) -skips fail contract -count=1 -run '^TestContractServers$$' ./pubsub/jetstream
 
 sim: ## several gateways, faults from a seed
 	$(REPORT) sim -count=1 ./test/sim/...
@@ -70,9 +73,9 @@ e2e: setup $(addprefix e2e-,$(E2E)) ## real clients, one suite after another
 $(addprefix e2e-,$(E2E)): e2e-%:
 	$(REPORT) -dir test/e2e -skips $(if $(filter true,$(CI)),fail,list) -progress 3 $* -count=1 -timeout 15m ./$*
 
-test: ## all: setup, unit tests, race detector, real clients; totals at the end
+test: ## all: setup, unit tests, race detector, NATS versions, real clients; totals at the end
 	@rm -rf .cache/report
-	@ok=0; for step in setup check race e2e; do \
+	@ok=0; for step in setup check race contract e2e; do \
 		echo "== make $$step"; $(MAKE) --no-print-directory -k $$step || ok=1; \
 	done; \
 	echo "== totals"; $(REPORT) -total || ok=1; exit $$ok
