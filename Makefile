@@ -13,7 +13,7 @@ export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
 .NOTPARALLEL:
-.PHONY: all build setup check fmt vet unit race contract fuzz bench sim vuln e2e test clean
+.PHONY: all build setup check fmt vet unit race contract fuzz bench sim vuln deploy e2e test clean
 
 all: build
 
@@ -67,6 +67,9 @@ vuln: ## known holes in what we use
 		echo "govulncheck: not checked: its database or the tool cannot be had here; .cache/vuln has the reason"; \
 	fi
 
+deploy: ## Dockerfile and manifests: image assembled and run, cluster of the manifests
+	$(REPORT) -dir test/deploy deploy -count=1 ./...
+
 e2e: setup $(addprefix e2e-,$(E2E)) ## real clients, one suite after another
 
 # One suite alone: make e2e-cli, make e2e-kill BROKERS=nats-2.10.29
@@ -75,7 +78,7 @@ $(addprefix e2e-,$(E2E)): e2e-%:
 
 test: ## all: setup, unit tests, race detector, NATS versions, real clients; totals at the end
 	@rm -rf .cache/report
-	@ok=0; for step in setup check race contract e2e; do \
+	@ok=0; for step in setup check race contract deploy e2e; do \
 		echo "== make $$step"; $(MAKE) --no-print-directory -k $$step || ok=1; \
 	done; \
 	echo "== totals"; $(REPORT) -total || ok=1; exit $$ok
