@@ -38,7 +38,7 @@ type Cluster struct {
 	peers    map[int32]*seen
 	lives    map[string]time.Time // by incarnation: when each other life was last seen renewing
 	asked    map[string]time.Time // lives that the watch never showed: first asked about
-	settled  time.Time              // sending time of the last own renewal that the watch delivered
+	settled  time.Time            // sending time of the last own renewal that the watch delivered
 	inFlight map[pubsub.Rev]time.Time
 	ahead    time.Duration // of our wall clock before the store's, for certain
 	compared bool          // ahead is known
