@@ -152,6 +152,7 @@ func TestCluster(t *testing.T) {
 	one, two := gateways[0], gateways[1]
 
 	var status struct {
+		NodeID     int `json:"node_id"`
 		Gateways   []any
 		Warnings   []string
 		Durability struct{ Level string }
@@ -198,6 +199,16 @@ func TestCluster(t *testing.T) {
 		t.Errorf("not permitted: %q", v)
 	}
 	checkStream(t, urls[0], "kafka-"+topic+"-0", natsPod.replicas)
+
+	// Gateways reach each other: one of a node id that is taken asks its holder,
+	// whose answer refuses it.
+	double := two.command
+	double.Args = append(slices.Clone(double.Args), fmt.Sprintf("--node-id=%d", status.NodeID), "--bind="+testkit.FreeAddr(t), "--admin-port=0")
+	p := testkit.StartProcess(t, double)
+	if code := p.ExitCode(t, time.Minute); code == 0 ||
+		!strings.Contains(p.Log(), "taken by a running gateway") || strings.Contains(p.Log(), "renews its key") {
+		t.Errorf("a second gateway of node %d: exit code %d: %s", status.NodeID, code, p.Log())
+	}
 
 	// A gateway is told to go: not ready at once, but still there for clients
 	// that were sent to it, until the delay is over.
