@@ -35,6 +35,8 @@ type WatchOptions struct {
 	// Patterns are keys with the wildcards * (one token) and > (the rest, at
 	// least one token). None means all keys.
 	Patterns []string
+	// After leaves out what has this revision or a lower one.
+	After Rev
 	// HeadersOnly leaves Data out.
 	HeadersOnly bool
 	// Synced, if set, is called once when every value that existed at the
@@ -58,6 +60,17 @@ type Table interface {
 	// Set stores one compare-and-set, once, without retry. Errors as
 	// Log.Append. Most callers want Put, which resolves unknown outcomes.
 	Set(ctx context.Context, w Write) (Rev, error)
+
+	// Read returns values with revision >= from, delete markers included, in
+	// revision order, from any replica: what it returns was a key's value when
+	// the replica was read; what it leaves out between them had been overwritten
+	// by then, what is missing at the end may exist. Otherwise as Log.Read, the
+	// end of a result and errors too.
+	Read(ctx context.Context, from Rev, limit Limit) ([]Value, error)
+
+	// Bounds asks the leader; a Seq in it is a revision, and what lies between
+	// First and Last may have been overwritten.
+	Bounds(ctx context.Context) (Bounds, error)
 
 	// Scan delivers the present values in revision order and ends when all that
 	// existed at the start were delivered or, with until > 0, when a value

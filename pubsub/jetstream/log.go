@@ -20,6 +20,9 @@ type log struct {
 	append, read  *conn
 	// directGet and next are subjects made once.
 	directGet string
+	// keyed: the stream of a table. Reads are from all its subjects, which stay
+	// in the headers, and step over what was overwritten.
+	keyed bool
 }
 
 var _ pubsub.Log = (*log)(nil)

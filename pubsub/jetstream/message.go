@@ -16,6 +16,7 @@ const (
 	hdrExpectedLast    = "Nats-Expected-Last-Sequence"
 	hdrExpectedSubject = "Nats-Expected-Last-Subject-Sequence"
 	hdrStream          = "Nats-Stream"
+	hdrSubject         = "Nats-Subject"
 	hdrSequence        = "Nats-Sequence"
 	hdrTime            = "Nats-Time-Stamp"
 	hdrLastSequence    = "Nats-Last-Sequence"

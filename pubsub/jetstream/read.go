@@ -87,13 +87,16 @@ func (l *log) readBatch(ctx context.Context, from uint64, limit pubsub.Limit) (m
 		_ = s.sub.Unsubscribe()
 	}()
 	reply := s.reply()
-	req := make([]byte, 0, 64)
+	req := make([]byte, 0, 96)
 	req = append(req, `{"seq":`...)
 	req = strconv.AppendUint(req, from, 10)
 	req = append(req, `,"batch":`...)
 	req = strconv.AppendInt(req, int64(limit.MaxMessages), 10)
 	req = append(req, `,"max_bytes":`...)
 	req = strconv.AppendInt(req, int64(limit.MaxBytes), 10)
+	if l.keyed {
+		req = append(req, `,"next_by_subj":">"`...)
+	}
 	req = append(req, '}')
 	if err := c.send(&nats.Msg{Subject: l.directGet, Reply: reply, Data: req}); err != nil {
 		ended = errors.Is(err, errNotSent)
@@ -142,7 +145,7 @@ func (l *log) readBatch(ctx context.Context, from uint64, limit pubsub.Limit) (m
 			return ms, errBroken
 		}
 		_, batched := m.Header[hdrNumPending]
-		msg, ok := direct(m)
+		msg, ok := l.direct(m)
 		if !ok {
 			return ms, errBroken
 		}
@@ -158,6 +161,27 @@ func (l *log) readBatch(ctx context.Context, from uint64, limit pubsub.Limit) (m
 			s.timer.Reset(l.st.cfg.ReadTimeout)
 		}
 	}
+}
+
+// direct is a Direct Get answer of this log. Of a table's, subject and marker
+// reason are kept, which belong to the value.
+func (l *log) direct(m *nats.Msg) (pubsub.Message, bool) {
+	if !l.keyed {
+		return direct(m)
+	}
+	subject, reason := lastOf(m.Header, hdrSubject), m.Header[hdrMarker]
+	msg, ok := direct(m)
+	if !ok {
+		return msg, false
+	}
+	if msg.Header == nil {
+		msg.Header = pubsub.Header{}
+	}
+	msg.Header[hdrSubject] = []string{subject}
+	if len(reason) > 0 {
+		msg.Header[hdrMarker] = reason
+	}
+	return msg, true
 }
 
 // readSingles reads with single Direct Gets, several in flight. Each asks for
@@ -245,7 +269,7 @@ func (l *log) getNext(ctx context.Context, first uint64, n int) (got map[uint64]
 		open--
 		switch code := status(m); code {
 		case "":
-			if msg, ok := direct(m); ok {
+			if msg, ok := l.direct(m); ok {
 				got[first+id-base] = msg
 			}
 		case "404":

@@ -22,6 +22,7 @@ type table struct {
 	name   string
 	stream string
 	root   string // $KV.<name>.
+	log    *log   // the stream, for reads
 }
 
 var _ pubsub.Table = (*table)(nil)
@@ -35,6 +36,7 @@ func (st *Store) Table(ctx context.Context, c pubsub.TableConfig) (pubsub.Table,
 		return nil, fmt.Errorf("open table %q: only letters, digits, _ and - are allowed", c.Name)
 	}
 	t := &table{st: st, name: c.Name, stream: "KV_" + c.Name, root: "$KV." + c.Name + "."}
+	t.log = &log{st: st, name: t.stream, keyed: true, read: st.readConn(t.stream), directGet: st.apiPrefix + "DIRECT.GET." + t.stream}
 	want := streamConfig{
 		Name: t.stream, Subjects: []string{t.root + ">"}, Retention: "limits",
 		MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: 1, MaxMsgSize: -1,
@@ -117,6 +119,31 @@ func (t *table) Set(ctx context.Context, w pubsub.Write) (pubsub.Rev, error) {
 	return pubsub.Rev(seq), nil
 }
 
+// Read implements pubsub.Table.
+func (t *table) Read(ctx context.Context, from pubsub.Rev, limit pubsub.Limit) ([]pubsub.Value, error) {
+	ms, err := t.log.Read(ctx, pubsub.Seq(from), limit)
+	if err != nil {
+		return nil, err
+	}
+	vs := make([]pubsub.Value, 0, len(ms))
+	for _, m := range ms {
+		key, ok := strings.CutPrefix(m.Header.Get(hdrSubject), t.root)
+		if !ok {
+			return nil, fmt.Errorf("read %s from %d: message %d has subject %q", t.name, from, m.Seq, m.Header.Get(hdrSubject))
+		}
+		v := pubsub.Value{Key: key, Rev: pubsub.Rev(m.Seq), Time: m.Time, Deleted: isMarker(nats.Header(m.Header))}
+		if !v.Deleted {
+			v.Data = m.Data
+		}
+		v.Header = valueHeader(strip(nats.Header(m.Header)))
+		vs = append(vs, v)
+	}
+	return vs, nil
+}
+
+// Bounds implements pubsub.Table.
+func (t *table) Bounds(ctx context.Context) (pubsub.Bounds, error) { return t.log.Bounds(ctx) }
+
 // Scan implements pubsub.Table.
 func (t *table) Scan(ctx context.Context, o pubsub.WatchOptions, until pubsub.Rev, fn func(pubsub.Value) error) error {
 	w := t.newWatch(o, fn)
@@ -189,7 +216,7 @@ type watch struct {
 const goneBack = 20 * time.Second
 
 func (t *table) newWatch(o pubsub.WatchOptions, fn func(pubsub.Value) error) *watch {
-	w := &watch{t: t, o: o, fn: fn}
+	w := &watch{t: t, o: o, fn: fn, last: uint64(o.After)}
 	w.filters, w.match = t.filterSubjects(o.Patterns)
 	return w
 }

@@ -15,7 +15,7 @@ type Op struct {
 	Name string     // the log's or table's name; the subject of a request
 	Key  string     // table key
 	Seq  pubsub.Seq // Append: prev; Read, Headers: from; Get: the sequence; Trim: to
-	Rev  pubsub.Rev // Set: the expectation; Scan: until
+	Rev  pubsub.Rev // Set: the expectation; Scan: until; TableRead: from, 0 for Bounds
 	Size int        // bytes of data of a write
 	// Delete marks a Set that writes a delete marker, and DeleteLog.
 	Delete bool
@@ -83,6 +83,8 @@ type Faults struct {
 	Bounds   func(Op) ReadFault
 	Headers  func(Op) ReadFault
 	TableGet func(Op) ReadFault
+	// TableRead is asked by a table's Read and Bounds: Delay, Err, Behind, Short.
+	TableRead func(Op) ReadFault
 	// Scan is asked at the beginning of a Scan: Delay and Err count.
 	Scan func(Op) ReadFault
 	// Find is asked by FindLog and Logs.

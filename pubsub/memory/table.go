@@ -137,10 +137,76 @@ func (h *handle) Set(ctx context.Context, w pubsub.Write) (pubsub.Rev, error) {
 	return pubsub.Rev(n), nil
 }
 
+// viewLocked lists a table's values in revision order as a replica has them that
+// lags behind by so many revisions.
+func (h *handle) viewLocked(behind uint64) (vs []pubsub.Value, last pubsub.Rev) {
+	t := h.client.server.tables[h.name]
+	last = t.last - min(t.last, pubsub.Rev(behind))
+	for _, e := range t.keys {
+		v := e.Value
+		if v.Rev > last {
+			v = e.old
+		}
+		if v.Rev > 0 && v.Rev <= last {
+			vs = append(vs, v)
+		}
+	}
+	slices.SortFunc(vs, func(a, b pubsub.Value) int { return cmp.Compare(a.Rev, b.Rev) })
+	return vs, last
+}
+
+func (h *handle) Read(ctx context.Context, from pubsub.Rev, limit pubsub.Limit) ([]pubsub.Value, error) {
+	c := h.client
+	f := readFault(c.faults.TableRead, Op{Name: h.name, Rev: from})
+	if err := c.read(ctx, f); err != nil {
+		return nil, fmt.Errorf("read %s from %d: %w", h.name, from, err)
+	}
+	if limit.MaxBytes <= 0 {
+		limit.MaxBytes = 1 << 20
+	}
+	if limit.MaxMessages <= 0 {
+		limit.MaxMessages = 1000
+	}
+	if f.Short > 0 {
+		limit.MaxMessages = min(limit.MaxMessages, f.Short)
+	}
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	all, _ := h.viewLocked(f.Behind)
+	all = slices.DeleteFunc(all, func(v pubsub.Value) bool { return v.Rev < from })
+	end, bytes := 0, 0
+	for end < len(all) && end < limit.MaxMessages && bytes < limit.MaxBytes {
+		bytes += headerSize(all[end].Header) + len(all[end].Data)
+		end++
+	}
+	return all[:end:end], nil
+}
+
+func (h *handle) Bounds(ctx context.Context) (pubsub.Bounds, error) {
+	c := h.client
+	f := readFault(c.faults.TableRead, Op{Name: h.name})
+	if err := c.read(ctx, f); err != nil {
+		return pubsub.Bounds{}, fmt.Errorf("bounds of %s: %w", h.name, err)
+	}
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	all, last := h.viewLocked(f.Behind)
+	b := pubsub.Bounds{First: pubsub.Seq(last) + 1, Last: pubsub.Seq(last), Messages: uint64(len(all)), Replicas: 1, InSync: 1}
+	for i, v := range all {
+		if i == 0 {
+			b.First = pubsub.Seq(v.Rev)
+		}
+		b.Bytes += uint64(headerSize(v.Header) + len(v.Data) + 30)
+		b.LastTime = v.Time
+	}
+	return b, nil
+}
+
 // watch is one Scan or Watch: a queue that its caller's goroutine empties.
 type watch struct {
 	table    string
 	patterns []string
+	after    pubsub.Rev
 	signal   chan struct{} // capacity 1; never closed
 
 	// guarded by server.mu
@@ -163,7 +229,7 @@ func (w *watch) wake() {
 func (s *Server) presentLocked(w *watch) []pubsub.Value {
 	var vs []pubsub.Value
 	for _, e := range s.tables[w.table].keys {
-		if w.wants(e.Key) {
+		if w.wants(e.Key) && e.Rev > w.after {
 			vs = append(vs, e.Value)
 		}
 	}
@@ -236,7 +302,7 @@ func (h *handle) Watch(ctx context.Context, o pubsub.WatchOptions, fn func(pubsu
 // connection breaks.
 func (h *handle) follow(ctx context.Context, o pubsub.WatchOptions, survives bool, fn func(vs []pubsub.Value, end bool) error) error {
 	c, s := h.client, h.client.server
-	w := &watch{table: h.name, patterns: slices.Clone(o.Patterns), signal: make(chan struct{}, 1), restart: true}
+	w := &watch{table: h.name, patterns: slices.Clone(o.Patterns), after: o.After, signal: make(chan struct{}, 1), restart: true}
 	s.mu.Lock()
 	c.watches = append(c.watches, w)
 	s.mu.Unlock()
