@@ -193,6 +193,9 @@ type memoKey struct {
 	p     *Partition
 	chunk bool
 	k     uint64
+	// repaired is the partition record's: after a repair the same numbers mean
+	// something else.
+	repaired int64
 }
 
 type memoEntry struct {

@@ -46,6 +46,8 @@ type chunkRef struct {
 	First   uint64       // number of its first interval
 	Base    types.Offset // of the first message in it
 	MaxTime int64        // over all of it
+	// Repaired is the partition record's when it was stored.
+	Repaired int64 `json:",omitempty"`
 }
 
 func intervalOf(seq pubsub.Seq) uint64 { return uint64(seq-1) / span }
@@ -66,7 +68,13 @@ func (x *index) add(m *meta) {
 		if n == 0 {
 			x.tailFirst = k
 		}
+		for x.tailFirst+uint64(len(x.tail)) < k { // left out by a repair
+			x.tail = append(x.tail, interval{m.base, -1})
+		}
 		x.tail = append(x.tail, interval{m.base, m.maxTime})
+	}
+	if n := len(x.recent); n > 0 && x.recentFirst+pubsub.Seq(n) != m.seq {
+		x.recent = x.recent[:0] // a break; before it intervals must do
 	}
 	if len(x.recent) == 0 {
 		x.recentFirst = m.seq

@@ -36,8 +36,9 @@ func (p *Partition) locate(ctx context.Context, offset types.Offset) (pubsub.Seq
 		return seq, x.base, nil
 	}
 	if h, ok := p.hints.find(offset); ok {
+		seq, base := p.cuts.after(h.seq, h.base)
 		p.mu.Unlock()
-		return h.seq, h.base, nil
+		return seq, base, nil
 	}
 	p.mu.Unlock()
 	k, iv, err := p.intervalAt(ctx, offset)
@@ -105,37 +106,43 @@ func (p *Partition) places(ctx context.Context, k uint64, base types.Offset) ([]
 		p.mu.Unlock()
 		return nil, p.unloaded()
 	}
-	end, first, firstBase := p.st.seq, p.first, p.base
+	end, first, firstBase, cuts := p.st.seq, p.first, p.base, p.cuts
+	key := memoKey{p: p, k: k, repaired: p.repaired}
 	if len(p.ix.recent) > 0 && p.ix.recentFirst <= max(from, p.ix.first) {
 		var ps []place
 		for s := max(from, p.ix.recentFirst); s <= min(to, end); s++ {
-			x, _ := p.ix.point(s)
+			x, ok := p.ix.point(s)
+			if !ok {
+				break // the end of the log is a break
+			}
 			ps = append(ps, place{s, x.base, x.maxTime, int(x.size)})
 		}
 		p.mu.Unlock()
 		return ps, nil
 	}
 	p.mu.Unlock()
-	key := memoKey{p: p, k: k}
 	if v := p.host.memo.get(key); v != nil {
 		return v.([]place), nil
 	}
 	ps := make([]place, 0, span)
-	next := base
-	err := p.log.Headers(ctx, from, min(to, end), func(m pubsub.Message) error {
-		if m.Seq > min(to, end) {
+	next, want := base, cuts.member(from)
+	if want > min(to, end) {
+		return ps, nil // all of it was left out by a repair
+	}
+	err := p.log.Headers(ctx, want, min(to, end), func(m pubsub.Message) error {
+		if m.Seq > min(to, end) || m.Seq < want {
 			return nil
 		}
-		if n := len(ps); n > 0 && ps[n-1].seq+1 != m.Seq {
+		if len(ps) > 0 && m.Seq != want {
 			return errGap
 		}
 		d, err := decodeHeader(p.idTxt, &m)
 		if err != nil {
 			return err
 		}
-		if len(ps) == 0 && m.Seq > from {
+		if len(ps) == 0 && m.Seq > want {
 			// Purged up to here: what follows the base of the interval is gone.
-			if m.Seq != first && d.plain {
+			if want = max(want, first); m.Seq != want {
 				return errGap
 			}
 			next = firstBase
@@ -144,17 +151,14 @@ func (p *Partition) places(ctx context.Context, k uint64, base types.Offset) ([]
 			d.base, d.last = next, next
 		}
 		ps = append(ps, place{d.seq, d.base, d.maxTime, d.size})
-		next = d.last + 1
+		want, next = cuts.after(d.seq+1, d.last+1)
 		return nil
 	})
-	if errors.Is(err, errGap) && len(ps) == 0 {
-		err = fmt.Errorf("the beginning is not readable: %w", pubsub.ErrUnavailable)
-	}
-	if n := len(ps); n > 0 && (errors.Is(err, errGap) || err == nil && ps[n-1].seq < min(to, end)) {
-		err = fmt.Errorf("a message after %d is not readable: %w", ps[n-1].seq, pubsub.ErrUnavailable)
-	}
-	if err == nil && len(ps) == 0 {
-		err = fmt.Errorf("none is readable: %w", pubsub.ErrUnavailable)
+	if errors.Is(err, errGap) || err == nil && want <= min(to, end) {
+		if err := p.absent(ctx, want); err != nil {
+			return nil, err
+		}
+		err = fmt.Errorf("message %d is not readable: %w", want, pubsub.ErrUnavailable)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read headers of %s from sequence %d: %w", p, from, missingLog(err))
@@ -167,7 +171,7 @@ func (p *Partition) places(ctx context.Context, k uint64, base types.Offset) ([]
 
 // chunk loads one stored part of the index.
 func (p *Partition) chunk(ctx context.Context, c chunkRef) ([]interval, error) {
-	key := memoKey{p: p, chunk: true, k: c.First}
+	key := memoKey{p: p, chunk: true, k: c.First, repaired: c.Repaired}
 	if v := p.host.memo.get(key); v != nil {
 		return v.([]interval), nil
 	}
@@ -186,10 +190,16 @@ func (p *Partition) chunk(ctx context.Context, c chunkRef) ([]interval, error) {
 // rebuildChunk makes a part of the index from the headers of its messages.
 func (p *Partition) rebuildChunk(ctx context.Context, c chunkRef) ([]interval, error) {
 	end := (c.First/chunkSpan + 1) * chunkSpan
-	x, next := index{}, c.Base
-	err := p.log.Headers(ctx, startOf(c.First), startOf(end)-1, func(m pubsub.Message) error {
-		if m.Seq >= startOf(end) {
+	p.mu.Lock()
+	cuts := p.cuts
+	p.mu.Unlock()
+	x, next, want := index{}, c.Base, cuts.member(startOf(c.First))
+	err := p.log.Headers(ctx, want, startOf(end)-1, func(m pubsub.Message) error {
+		if m.Seq >= startOf(end) || m.Seq < want {
 			return nil
+		}
+		if m.Seq != want {
+			return fmt.Errorf("message %d is not readable: %w", want, pubsub.ErrUnavailable)
 		}
 		d, err := decodeHeader(p.idTxt, &m)
 		if err != nil {
@@ -199,11 +209,20 @@ func (p *Partition) rebuildChunk(ctx context.Context, c chunkRef) ([]interval, e
 			d.base, d.last = next, next
 		}
 		x.add(&d)
-		next = d.last + 1
+		want, next = cuts.after(d.seq+1, d.last+1)
 		return nil
 	})
-	if err == nil && uint64(len(x.tail)) != end-c.First {
+	if err == nil && want < startOf(end) {
 		err = fmt.Errorf("%d of %d intervals are readable: %w", len(x.tail), end-c.First, pubsub.ErrUnavailable)
 	}
-	return x.tail, err
+	// Whole intervals at either end may have been left out by a repair.
+	part := make([]interval, 0, end-c.First)
+	for k := c.First; err == nil && len(x.tail) > 0 && k < x.tailFirst; k++ {
+		part = append(part, interval{c.Base, -1})
+	}
+	part = append(part, x.tail...)
+	for err == nil && uint64(len(part)) < end-c.First {
+		part = append(part, interval{next, -1})
+	}
+	return part, err
 }

@@ -101,8 +101,12 @@ func (p *Partition) openFrom(ctx context.Context, r *record) (again bool, err er
 			return false, p.afterContradiction(c)
 		}
 	}
-	if !restored {
+	st.cuts = r.Resume
+	if restored {
+		st.skip()
+	} else {
 		st.seq, st.next = r.First-1, r.Base
+		st.skip()
 		if lost != nil {
 			p.host.warn(p, "snapshot is lost; rebuilding from the headers of the whole log", lost)
 		}
@@ -164,6 +168,9 @@ func (p *Partition) openFrom(ctx context.Context, r *record) (again bool, err er
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if r.Repaired != p.repaired {
+		return true, nil // repaired while we read
+	}
 	if p.st == nil || p.st.seq < st.seq {
 		p.st, p.ix = st, ix
 		p.checked = p.host.clock()
@@ -190,6 +197,20 @@ func missingLog(err error) error {
 	if errors.Is(err, pubsub.ErrNotFound) {
 		return fmt.Errorf("the stream is missing: %v (%w)", err, pubsub.ErrUnavailable)
 	}
+	return err
+}
+
+// absent asks the leader about a message that should be there and was not
+// delivered. nil: it is there, or was purged.
+func (p *Partition) absent(ctx context.Context, seq pubsub.Seq) error {
+	b, err := p.bounds(ctx)
+	if err != nil {
+		return err
+	}
+	if b.Last < seq {
+		return p.behind(b, seq)
+	}
+	_, err = p.hole(ctx, seq, b)
 	return err
 }
 

@@ -42,7 +42,7 @@ func (p *Partition) resolve(g *group, e pubsub.Entry) (o outcome) {
 	}()
 	ours := g.meta.seq
 	for wait := time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
-		if ctx.Err() != nil || p.host.clock().Sub(g.began) > giveUp {
+		if ctx.Err() != nil || p.host.clock().Sub(g.began) > giveUp || p.stopMessage() != "" {
 			return outcomeUnresolved
 		}
 		b, err := p.bounds(ctx)

@@ -50,6 +50,10 @@ type Partition struct {
 	first pubsub.Seq   // first message of the log, from the partition record
 	base  types.Offset // its base offset
 	stop  *stopInfo
+	// cuts and when they were made, from the partition record; what is loaded
+	// obeys them.
+	cuts     cuts
+	repaired int64
 
 	recordRev pubsub.Rev
 	load      *flight // running load

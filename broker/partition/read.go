@@ -18,6 +18,7 @@ const readBytes = 4 << 20
 
 // view is what a reader may see of the log at a moment.
 type view struct {
+	offset         types.Offset // where to read: not in a break of the log
 	hw, lso, start types.Offset
 	limit          types.Offset // hw or lso
 }
@@ -47,6 +48,8 @@ func (p *Partition) look(ctx context.Context, offset types.Offset, committed boo
 			continue
 		}
 		v := p.viewLocked(committed)
+		offset = p.cuts.forward(offset)
+		v.offset = offset
 		p.mu.Unlock()
 		switch {
 		case offset < v.start:
@@ -92,11 +95,11 @@ func (p *Partition) Read(ctx context.Context, r ReadRequest) (ReadResult, error)
 	if r.Committed {
 		res.Aborted = []Aborted{}
 	}
-	if r.Offset >= v.limit || r.MaxBytes <= 0 && !r.Whole {
+	if v.offset >= v.limit || r.MaxBytes <= 0 && !r.Whole {
 		return res, nil
 	}
-	c := collector{offset: r.Offset, limit: v.limit, budget: r.MaxBytes, whole: r.Whole, res: &res}
-	seq, base, err := p.locate(ctx, r.Offset)
+	c := collector{offset: v.offset, limit: v.limit, budget: r.MaxBytes, whole: r.Whole, res: &res}
+	seq, base, err := p.locate(ctx, v.offset)
 	if err != nil {
 		return ReadResult{}, err
 	}
@@ -234,27 +237,24 @@ func (p *Partition) readStore(ctx context.Context, seq pubsub.Seq, base types.Of
 	if gone {
 		return kerr.OffsetOutOfRange
 	}
-	b, err := p.bounds(ctx)
-	if err != nil {
+	if err := p.absent(ctx, seq); err != nil {
 		return err
 	}
-	if b.Last < seq {
-		return p.behind(b, seq)
-	}
-	if again, err := p.hole(ctx, seq, b); err != nil {
-		return err
-	} else if again {
-		return fmt.Errorf("read %s at sequence %d: not readable at the moment: %w", p, seq, pubsub.ErrUnavailable)
-	}
-	return kerr.KafkaStorageError
+	return fmt.Errorf("read %s at sequence %d: not readable at the moment: %w", p, seq, pubsub.ErrUnavailable)
 }
 
 // collect checks that messages follow each other as the log does and gathers
 // them up to the first that does not: that one is missing, not empty.
 func (p *Partition) collect(ctx context.Context, ms []pubsub.Message, base types.Offset, c *collector) error {
+	p.mu.Lock()
+	cuts := p.cuts
+	p.mu.Unlock()
 	seq := ms[0].Seq
 	for i := range ms {
 		m := &ms[i]
+		if m.Seq < seq {
+			continue // left out by a repair
+		}
 		if m.Seq != seq || base >= c.limit {
 			break
 		}
@@ -276,8 +276,7 @@ func (p *Partition) collect(ctx context.Context, ms []pubsub.Message, base types
 		if !c.message(m.Seq, data) {
 			break
 		}
-		base = d.last + 1
-		seq++
+		seq, base = cuts.after(seq+1, d.last+1)
 	}
 	if c.bad {
 		return nil
@@ -333,7 +332,7 @@ func (p *Partition) Available(ctx context.Context, offset types.Offset, committe
 	if err != nil {
 		return 0, err
 	}
-	if offset >= v.limit {
+	if offset = v.offset; offset >= v.limit {
 		return 0, nil
 	}
 	p.mu.Lock()

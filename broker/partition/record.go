@@ -23,6 +23,10 @@ type record struct {
 	// Snapshot is the newest one; nil before the first.
 	Snapshot *head     `json:"snapshot,omitempty"`
 	Stop     *stopInfo `json:"stop,omitempty"`
+	// Resume are the breaks that operators have accepted; Repaired (ms) grows
+	// with every repair, whatever revision the record has.
+	Resume   cuts  `json:"resume,omitempty"`
+	Repaired int64 `json:"repaired,omitempty"`
 
 	// rest are fields of later versions, carried through.
 	rest map[string]json.RawMessage
@@ -48,7 +52,7 @@ type stopInfo struct {
 
 const recordVersion = 1
 
-var knownFields = []string{"v", "stream", "first", "base", "start", "snapshot", "stop"}
+var knownFields = []string{"v", "stream", "first", "base", "start", "snapshot", "stop", "resume", "repaired"}
 
 func parseRecord(b []byte) (*record, error) {
 	r := &record{}
@@ -57,6 +61,9 @@ func parseRecord(b []byte) (*record, error) {
 	}
 	if r.V != recordVersion {
 		return nil, fmt.Errorf("partition record v%d: %w", r.V, errUnknownFormat)
+	}
+	if err := r.Resume.check(); err != nil {
+		return nil, fmt.Errorf("partition record: %w", err)
 	}
 	if err := json.Unmarshal(b, &r.rest); err != nil {
 		return nil, fmt.Errorf("partition record: %w", err)
@@ -113,13 +120,20 @@ func (p *Partition) fetchRecord(ctx context.Context) (*record, pubsub.Rev, error
 func (p *Partition) takeRecord(r *record, rev pubsub.Rev) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if rev <= p.recordRev {
+	// A repair counts even if the table was restored from an older copy and its
+	// revisions went back.
+	repaired := r.Repaired > p.repaired
+	if rev <= p.recordRev && !repaired {
 		return
 	}
 	p.recordRev = rev
 	p.start = max(p.start, r.Start)
-	if r.First > p.first {
+	if r.First > p.first || repaired {
 		p.first, p.base = r.First, r.Base
+	}
+	if repaired {
+		p.repaired, p.cuts, p.wentBack = r.Repaired, r.Resume, time.Time{}
+		p.unloadLocked()
 	}
 	if (r.Stop != nil) != (p.stop != nil) {
 		if r.Stop == nil { // repaired: what we know may be wrong

@@ -251,7 +251,8 @@ func (p *Partition) startSnapshot(done func()) bool {
 // names is always complete.
 func (p *Partition) writeSnapshot(ctx context.Context) error {
 	p.mu.Lock()
-	if p.st == nil || p.st.seq == 0 || p.st.seq == p.snap.seq {
+	// Without an id, at a break, there is no message that could vouch for it.
+	if p.st == nil || p.st.id == "" || p.st.seq == p.snap.seq {
 		p.mu.Unlock()
 		return nil
 	}
@@ -262,7 +263,7 @@ func (p *Partition) writeSnapshot(ctx context.Context) error {
 	}
 	first, tailFirst := ix.first, ix.tailFirst
 	tail, chunks := slices.Clone(ix.tail), slices.Clone(ix.chunks)
-	counted := p.snap
+	counted, repaired := p.snap, p.repaired
 	p.mu.Unlock()
 
 	cost := 0
@@ -272,7 +273,7 @@ func (p *Partition) writeSnapshot(ctx context.Context) error {
 		if len(tail) <= n {
 			break
 		}
-		c := chunkRef{First: tailFirst, Base: tail[0].base, MaxTime: -1}
+		c := chunkRef{First: tailFirst, Base: tail[0].base, MaxTime: -1, Repaired: repaired}
 		for _, iv := range tail[:n] {
 			c.MaxTime = max(c.MaxTime, iv.maxTime)
 		}
@@ -314,7 +315,7 @@ func (p *Partition) writeSnapshot(ctx context.Context) error {
 			}
 			replaced = r.Snapshot.Chunks
 		}
-		if r.Stop != nil {
+		if r.Stop != nil || r.Repaired != repaired {
 			return false
 		}
 		r.Snapshot, written = h, true
@@ -403,25 +404,34 @@ func (p *Partition) removeOld(ctx context.Context, now time.Time) {
 	}
 }
 
-// loadSnapshot reads what a record's head names.
-func (p *Partition) loadSnapshot(ctx context.Context, h *head) (*state, index, error) {
+// readImage reads the chunks that a record's head names.
+func readImage(ctx context.Context, records pubsub.Table, h *head) (*image, error) {
 	var b []byte
 	for _, k := range h.Chunks {
-		v, err := p.host.records.Get(ctx, k)
+		v, err := records.Get(ctx, k)
 		if errors.Is(err, pubsub.ErrNotFound) {
-			return nil, index{}, fmt.Errorf("%w: %s is missing", errSnapshotLost, k)
+			return nil, fmt.Errorf("%w: %s is missing", errSnapshotLost, k)
 		}
 		if err != nil {
-			return nil, index{}, fmt.Errorf("read snapshot: %w", err)
+			return nil, fmt.Errorf("read snapshot: %w", err)
 		}
 		b = append(b, v.Data...)
 	}
-	var img image
-	if err := unpack(b, &img); err != nil {
-		return nil, index{}, fmt.Errorf("%w: %v", errSnapshotLost, err)
+	img := &image{}
+	if err := unpack(b, img); err != nil {
+		return nil, fmt.Errorf("%w: %v", errSnapshotLost, err)
 	}
 	if img.V != 1 {
-		return nil, index{}, fmt.Errorf("snapshot v%d: %w", img.V, errUnknownFormat)
+		return nil, fmt.Errorf("snapshot v%d: %w", img.V, errUnknownFormat)
+	}
+	return img, nil
+}
+
+// loadSnapshot reads what a record's head names.
+func (p *Partition) loadSnapshot(ctx context.Context, h *head) (*state, index, error) {
+	img, err := readImage(ctx, p.host.records, h)
+	if err != nil {
+		return nil, index{}, err
 	}
 	if img.Partition != p.key || img.Stream != p.log.Name() || img.Seq != h.Seq || img.ID != h.ID {
 		return nil, index{}, fmt.Errorf("%w: it is of %s at %d", errSnapshotLost, img.Partition, img.Seq)
@@ -441,7 +451,11 @@ type indexPart struct {
 }
 
 func (p *Partition) chunkKey(c chunkRef) string {
-	return p.key + ".i." + pubsub.Token(p.log.Name()) + "." + strconv.FormatUint(c.First, 10)
+	key := p.key + ".i." + pubsub.Token(p.log.Name()) + "." + strconv.FormatUint(c.First, 10)
+	if c.Repaired != 0 { // before the repair there may be one of another content
+		key += "." + strconv.FormatInt(c.Repaired, 10)
+	}
+	return key
 }
 
 // storeChunk stores a part of the index. Every gateway makes the same part of

@@ -30,6 +30,7 @@ type state struct {
 	// oldest bounds the append times of producers from below: no sweep for
 	// expired ones is needed before it is a producerExpiry old.
 	oldest int64
+	cuts   cuts // breaks of the log, obeyed after each message
 }
 
 // producer is what is known of one producer id.
@@ -98,6 +99,7 @@ func (s *state) apply(m *meta) {
 	}
 	s.now = max(s.now, m.appendTime)
 	s.expire()
+	s.skip()
 }
 
 // expire drops producers that every verdict would treat as unknown anyway.
