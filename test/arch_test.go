@@ -35,7 +35,7 @@ var arrows = map[string]struct {
 		third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/prometheus/client_golang/"}},
 	"broker/cluster":   {own: []string{"logging", "pubsub"}},
 	"broker/coord":     {own: []string{"broker/cluster", "compress", "logging", "pubsub", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/klauspost/compress/"}},
-	"broker/group":     {own: []string{"broker/cluster", "broker/coord", "logging", "pubsub", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/prometheus/client_golang/"}},
+	"broker/group":     {own: []string{"broker/cluster", "broker/coord", "logging", "pubsub", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg", "github.com/prometheus/client_golang/"}},
 	"broker/partition": {own: []string{"compress", "logging", "pubsub", "serde", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/prometheus/client_golang/", "github.com/klauspost/compress/"}},
 	"broker/topic":     {own: []string{"broker/partition", "logging", "pubsub", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr"}},
 	"pubsub":           {},

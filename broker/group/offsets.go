@@ -218,7 +218,7 @@ func (s *State) writeKeys(ctx context.Context, todo []types.TopicPartition) (aga
 	values := make([]*stored, len(todo))
 	for i, tp := range todo {
 		en, p := o.entry(tp), o.ops[tp]
-		w := pubsub.Write{Key: offsetKey(s.name, tp), Expect: en.rev, Delete: p.remove}
+		w := pubsub.Write{Key: offsetKey(s.name, tp), Header: namesBeyond(s.name, tp.Topic, p.remove), Expect: en.rev, Delete: p.remove}
 		if !p.remove {
 			values[i] = s.compose(tp, en, p)
 			if w.Data, err = coord.Marshal(values[i], values[i].extra); err != nil {
