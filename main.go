@@ -55,7 +55,7 @@ func newRoot(environ []string) *cobra.Command {
 			return err
 		},
 	}
-	root.AddCommand(serve, configCommand(environ), version)
+	root.AddCommand(serve, repairCommand(environ), doctorCommand(environ), configCommand(environ), version)
 	root.SetFlagErrorFunc(flagError)
 	return root
 }

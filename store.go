@@ -46,6 +46,40 @@ func openStore(ctx context.Context, l *loaded, logger *slog.Logger, reg promethe
 	return o, nil
 }
 
+// openForTools opens the store for a command that looks at it. Of logs only
+// warnings are shown.
+func openForTools(ctx context.Context, l *loaded, stderr io.Writer) (st *jetstream.Store, stop func(), err error) {
+	level := slog.LevelWarn
+	if l.isSet("log-level") {
+		if level, err = logging.ParseLevel(l.LogLevel); err != nil {
+			return nil, nil, usageError(err.Error(), "")
+		}
+	}
+	logger := logging.New(stderr, logging.Options{Format: "text", Level: level})
+	var srv *embedded.Server
+	if !l.external() {
+		if srv, err = startEmbedded(ctx, l, logger); err != nil {
+			if errors.Is(err, embedded.ErrLocked) {
+				err = &exitError{code: exitStore, err: err,
+					hint: "stop that server first, or start it with --nats-listen 127.0.0.1:4222 and name it here with --pubsub-url nats://127.0.0.1:4222"}
+			}
+			return nil, nil, err
+		}
+	}
+	if st, err = connect(ctx, l, srv, logger, nil); err != nil {
+		if srv != nil {
+			srv.Stop()
+		}
+		return nil, nil, err
+	}
+	return st, func() {
+		st.Close()
+		if srv != nil {
+			srv.Stop()
+		}
+	}, nil
+}
+
 // opened is a store that is ready.
 type opened struct {
 	store    pubsub.Store

@@ -32,18 +32,7 @@ func openMeta(ctx context.Context, store pubsub.Store, table pubsub.Table, prefi
 	for {
 		v, err := table.Get(ctx, metaKey)
 		if err == nil {
-			var m meta
-			if err := json.Unmarshal(v.Data, &m); err != nil || m.ClusterID == "" {
-				return m, &FormatError{
-					fmt.Sprintf("%s/%s is unreadable: %q", table.Name(), metaKey, v.Data),
-					"restore the bucket, or use another --prefix for a new cluster"}
-			}
-			if m.V > formatVersion {
-				return m, &FormatError{
-					fmt.Sprintf("stored format %d is newer than this build's %d", m.V, formatVersion),
-					"run the version of stream that wrote it, or a later one"}
-			}
-			return m, nil
+			return readMeta(table, v)
 		}
 		if !errors.Is(err, pubsub.ErrNotFound) {
 			return meta{}, fmt.Errorf("read %s/%s: %w", table.Name(), metaKey, err)

@@ -69,6 +69,9 @@ type badMessage struct {
 // believed: repairs leave gaps, nothing else does.
 const farthest = 1_000_000_000_000
 
+// believable bounds offsets that no log has told.
+const believable = 1 << 52
+
 func (s *survey) know(o types.Offset, from string) {
 	if o > s.highest {
 		s.highest, s.highestFrom = o, from
@@ -110,7 +113,9 @@ func (s *survey) run(ctx context.Context, e *RepairEnv) error {
 			return fmt.Errorf("ask for stream %s: %w", s.spec.Log.Name, err)
 		}
 	}
-	s.know(s.spec.Known, s.spec.KnownFrom)
+	if s.spec.Known < believable { // clients may commit any offset
+		s.know(s.spec.Known, s.spec.KnownFrom)
+	}
 	if r := s.r; r != nil {
 		s.know(max(r.Base, r.Start), "the partition record")
 		for _, c := range r.Resume {
