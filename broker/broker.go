@@ -86,7 +86,11 @@ func (b *Broker) Start(ctx context.Context) error {
 		}
 		tables[name] = t
 		if name == "meta" {
-			if b.meta, err = openMeta(ctx, b.store, t, b.cfg.Prefix); err != nil {
+			err := patiently(ctx, func() (err error) {
+				b.meta, err = openMeta(ctx, b.store, t, b.cfg.Prefix)
+				return err
+			})
+			if err != nil {
 				return err
 			}
 		}
@@ -96,7 +100,7 @@ func (b *Broker) Start(ctx context.Context) error {
 	b.cfg.Cluster.Prefix, b.cfg.Cluster.Host, b.cfg.Cluster.Port = b.cfg.Prefix, b.cfg.Host, b.cfg.Port
 	b.cluster = cluster.New(b.cfg.Cluster, cluster.Deps{
 		Table: tables["gateways"], Store: b.store, Logger: b.component("cluster")})
-	if err := b.cluster.Join(ctx); err != nil {
+	if err := patiently(ctx, func() error { return b.cluster.Join(ctx) }); err != nil {
 		return err
 	}
 	background, member := context.WithCancel(context.WithoutCancel(ctx))

@@ -43,13 +43,20 @@ func (st *Store) Table(ctx context.Context, c pubsub.TableConfig) (pubsub.Table,
 		Discard: "new", Storage: storage(c.Memory), Replicas: max(1, c.Replicas),
 		Duplicates: dedupeWindow, AllowDirect: true, AllowRollup: true, DenyDelete: true,
 	}
+	// A bucket that another gateway is making has no leader for a moment, and
+	// then nobody answers.
+	patience := time.Now().Add(4 * st.cfg.APITimeout)
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		_, err := st.streamInfo(ctx, t.stream)
 		if err == nil {
 			return t, nil
 		}
-		if !hasCode(err, codeStreamNotFound) {
+		silent := errors.Is(err, errNoAnswer) && time.Now().Before(patience) && ctx.Err() == nil
+		if !silent && !hasCode(err, codeStreamNotFound) {
 			return nil, fmt.Errorf("open table %s: %w", c.Name, readError(err))
+		}
+		if silent {
+			continue // each question waits by itself
 		}
 		err = st.api(ctx, 3*st.cfg.APITimeout, "STREAM.CREATE."+t.stream, want, nil)
 		switch {
@@ -57,7 +64,7 @@ func (st *Store) Table(ctx context.Context, c pubsub.TableConfig) (pubsub.Table,
 			st.await(ctx, st.control, nats.Msg{Subject: t.root + "probe", Header: neverStored()})
 			return t, nil
 		case hasCode(err, codeNameTaken): // another gateway was faster: look again
-		case errors.Is(err, errNoAnswer):
+		case errors.Is(err, errNoAnswer) && time.Now().Before(patience):
 		default:
 			return nil, fmt.Errorf("create table %s: %w", c.Name, apiWriteError(err))
 		}
