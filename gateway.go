@@ -86,7 +86,9 @@ func (l *loaded) brokerConfig(a advertised) broker.Config {
 	g.MaxSize, g.MaxProtocols, g.MaxMetadataBytes, g.OffsetsRetention = l.GroupMaxSize, l.GroupProtocols, l.OffsetMeta, l.OffsetKeep
 	return broker.Config{
 		Prefix: l.Prefix, Replicas: l.Replicas, Memory: inMemory, Host: a.Host, Port: a.Port, CacheBytes: int(l.FetchCache),
-		Shown: l.shownToClients(a),
+		// Half stays for partitions that are not slow.
+		QueueBytes: int(l.QueuedRequests / 2),
+		Shown:      l.shownToClients(a),
 		Cluster: cluster.Config{Prefix: l.Prefix, Node: int32(max(l.NodeID, 0)), Host: a.Host, Port: a.Port,
 			// The folder lock proves that no predecessor lives.
 			Alone: !l.external()},

@@ -31,6 +31,8 @@ type Config struct {
 	Rack *string
 	// CacheBytes bounds the tail caches of all partitions together.
 	CacheBytes int
+	// QueueBytes bounds what waits for partitions whose store is slow.
+	QueueBytes int
 	// Shown are values that DescribeConfigs of the broker shows and that are
 	// decided elsewhere, under Kafka's names.
 	Shown map[string]string
@@ -110,7 +112,7 @@ func (b *Broker) Start(ctx context.Context) error {
 	background, b.stop = context.WithCancel(background)
 	b.host = partition.NewHost(partition.Env{
 		Store: b.store, Records: tables["partitions"], Gateway: b.cluster.Self().Incarnation,
-		CacheBytes: b.cfg.CacheBytes, Ahead: b.cluster.Ahead, Subjects: b.cfg.Prefix + ".>", Logger: b.component("partition"), Registerer: b.reg})
+		CacheBytes: b.cfg.CacheBytes, QueueBytes: b.cfg.QueueBytes, Ahead: b.cluster.Ahead, Subjects: b.cfg.Prefix + ".>", Logger: b.component("partition"), Registerer: b.reg})
 	b.topics = topic.New(b.cfg.Topic, topic.Deps{
 		Table: tables["topics"], Store: b.store, Partitions: partitions{b.host},
 		Cluster: b.meta.ClusterID, Incarnation: func() string { return b.cluster.Self().Incarnation },

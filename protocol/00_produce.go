@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -115,6 +116,10 @@ func (h *handler) produce(ctx context.Context, r *request) (func() (kmsg.Respons
 				out.result = res
 				if f != nil {
 					f.release()
+				}
+				if res.Delay > 0 {
+					time.AfterFunc(res.Delay, p.finish)
+					return
 				}
 				p.finish()
 			})

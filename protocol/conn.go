@@ -100,7 +100,7 @@ func (c *conn) run() {
 	c.queue = nil
 	c.mu.Unlock()
 	for _, k := range left {
-		k.frame.release()
+		k.letGo()
 	}
 }
 
@@ -383,7 +383,7 @@ func (c *conn) pop() {
 	}
 	c.mu.Unlock()
 	signal(c.room)
-	k.frame.release()
+	k.letGo()
 }
 
 func signal(ch chan struct{}) {

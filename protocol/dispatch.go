@@ -106,11 +106,24 @@ func (c *conn) intern(id []byte) string {
 	return s
 }
 
+// letGo gives up the request's own hold of its frame, once.
+func (k *call) letGo() {
+	if k.frame != nil {
+		k.frame.release()
+		k.frame = nil
+	}
+}
+
 // start submits a request whose API can overlap.
 func (k *call) start() {
 	k.started = true
 	if k.err = k.decode(); k.err == nil {
 		k.wait, k.err = k.api.submit(k.conn.srv.handler, k.conn.ctx, &k.request)
+	}
+	if k.err == nil {
+		// What is still needed of it is held by those who do: the bytes of a
+		// batch that was refused go before its answer does.
+		k.letGo()
 	}
 }
 

@@ -100,7 +100,7 @@ func treat(s *Server, b []byte) (resp kmsg.Response, err error) {
 	defer cancel()
 	c := &conn{srv: s, host: "fuzz", ctx: ctx, cancel: cancel}
 	k := c.parse(f)
-	defer f.release()
+	defer k.letGo()
 	if k.err != nil {
 		return nil, k.err
 	}

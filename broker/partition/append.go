@@ -25,19 +25,22 @@ const (
 type pending struct {
 	checked
 	done    func(AppendResult)
-	verdict verdict // of the decision that is being carried out
+	at      time.Time // when it was submitted
+	verdict verdict   // of the decision that is being carried out
 }
 
-func (m *pending) fail(err error, message string) {
-	m.done(AppendResult{Err: err, Message: message, BaseOffset: types.NoOffset, LogStart: types.NoOffset, AppendTime: -1})
+func (m *pending) fail(err error, message string) { m.failLater(err, message, 0) }
+
+func (m *pending) failLater(err error, message string, delay time.Duration) {
+	m.done(AppendResult{Err: err, Message: message, BaseOffset: types.NoOffset, LogStart: types.NoOffset, AppendTime: -1, Delay: delay})
 }
 
 // Submit queues one batch; calls are appended in the order made. done is called
 // exactly once, from any goroutine, perhaps before Submit returns, and must not
 // block. r.Records belongs to the partition until then.
 func (p *Partition) Submit(r AppendRequest, done func(AppendResult)) {
-	m := &pending{done: done}
-	m.check(&r, p.config.Load(), p.host.largest, p.host.clock().UnixMilli())
+	m := &pending{done: done, at: p.host.clock()}
+	m.check(&r, p.config.Load(), p.host.largest, m.at.UnixMilli())
 	if m.err != nil {
 		m.done(AppendResult{Err: m.err, Message: m.message, BaseOffset: types.NoOffset, LogStart: types.NoOffset, AppendTime: -1, Records: m.records})
 		return
@@ -49,7 +52,14 @@ func (p *Partition) Submit(r AppendRequest, done func(AppendResult)) {
 		m.fail(err, message)
 		return
 	}
+	if p.overShareLocked(len(m.batch)) {
+		p.brokenLocked(&m.entry)
+		p.mu.Unlock()
+		p.refuseSlow([]*pending{m})
+		return
+	}
 	p.queue = append(p.queue, m)
+	p.queueBytes += len(m.batch)
 	select {
 	case p.queued <- struct{}{}:
 	default:
@@ -60,7 +70,7 @@ func (p *Partition) Submit(r AppendRequest, done func(AppendResult)) {
 	}
 	ok := p.appending
 	if !ok {
-		p.queue = p.queue[:0]
+		p.queue, p.queueBytes = p.queue[:0], 0
 	}
 	p.mu.Unlock()
 	if !ok {
@@ -88,28 +98,40 @@ func (p *Partition) appendAll() {
 		if !p.cut(&g) {
 			return
 		}
+		ended := p.watchSlow()
 		if err := p.ready(p.host.ctx); err != nil {
 			p.fail(&g, err, p.stopMessage())
-			continue
+		} else {
+			p.commit(&g)
 		}
-		p.commit(&g)
+		ended()
 	}
 }
 
 // cut moves what fits into one message from the queue to g. It returns false,
 // and the appender ends, when there is nothing.
 func (p *Partition) cut(g *group) bool {
+	now := p.host.clock()
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	aged := p.agedLocked(now)
 	clear(g.members)
-	*g = group{members: g.members[:0], meta: meta{entries: g.meta.entries[:0]}, began: p.host.clock(), room: headerRoom}
-	if len(p.queue) == 0 {
+	*g = group{members: g.members[:0], meta: meta{entries: g.meta.entries[:0]}, began: now, room: headerRoom}
+	some := len(p.queue) > 0
+	if some {
+		p.joinLocked(g)
+		if latest := g.members[0].at.Add(inAll - giveUp); latest.Before(now) {
+			g.began = latest // it waited: its client does so no longer than others
+		}
+	} else {
 		p.appending = false
 		p.queue = nil
-		return false
+		p.setSlowLocked(false)
 	}
-	p.joinLocked(g)
-	return true
+	p.mu.Unlock()
+	for _, m := range aged {
+		m.fail(fmt.Errorf("append to %s: it waited %v for those before it: %w", p, queueLimit, pubsub.ErrUnavailable), "the store is slow")
+	}
+	return some
 }
 
 // joinLocked moves what fits from the queue to g.
@@ -121,6 +143,7 @@ func (p *Partition) joinLocked(g *group) {
 			break
 		}
 		g.size, g.room = size, room
+		p.queueBytes -= len(m.batch)
 		n++
 	}
 	g.members = append(g.members, p.queue[:n]...)
@@ -155,6 +178,9 @@ func (p *Partition) joined(g *group, d time.Duration) bool {
 func (p *Partition) putBack(g *group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, m := range g.members[1:] {
+		p.queueBytes += len(m.batch)
+	}
 	p.queue = append(append([]*pending{}, g.members[1:]...), p.queue...)
 	g.members = g.members[:1]
 }
@@ -185,20 +211,26 @@ func (p *Partition) fail(g *group, err error, message string) {
 		}
 	}
 	for _, m := range g.members {
-		if e := &m.entry; e.pid >= 0 {
-			if b, ok := p.broken[e.pid]; !ok || b.epoch != e.epoch {
-				if p.broken == nil {
-					p.broken = map[int64]broken{}
-				}
-				p.broken[e.pid] = broken{e.epoch, e.first, now}
-			}
-		}
+		p.brokenLocked(&m.entry)
 	}
 	p.mu.Unlock()
 	for _, m := range g.members {
 		m.fail(err, message)
 	}
 	g.members = g.members[:0]
+}
+
+// brokenLocked notes that a batch was not stored, or that nobody knows.
+func (p *Partition) brokenLocked(e *entry) {
+	if e.pid < 0 {
+		return
+	}
+	if b, ok := p.broken[e.pid]; !ok || b.epoch != e.epoch {
+		if p.broken == nil {
+			p.broken = map[int64]broken{}
+		}
+		p.broken[e.pid] = broken{e.epoch, e.first, p.host.clock()}
+	}
 }
 
 // heldBackLocked refuses a batch of an unknown producer while an earlier one

@@ -28,6 +28,9 @@ type Env struct {
 	// CacheBytes is the budget of the tail cache of all partitions together; 0
 	// takes 64 MiB.
 	CacheBytes int
+	// QueueBytes is what partitions with a slow store may hold of batches that
+	// wait, all together; 0 takes 64 MiB.
+	QueueBytes int
 	Clock      func() time.Time // nil: time.Now
 	// Ahead tells how far our clock is ahead of the store's, and whether that
 	// is known; nil: never known. Producers expire by append times, so a gateway
@@ -58,6 +61,9 @@ type Host struct {
 	payload int // largest message of the store, headers included
 	largest int // largest batch that can be stored
 	appends atomic.Uint64
+	// queueBytes is shared by slow partitions, see share.go.
+	queueBytes int
+	slow       atomic.Int32
 	// snapshotSlots bounds how many snapshots are written at the same time.
 	snapshotSlots chan struct{}
 	listing       atomic.Bool // checkAll runs
@@ -106,6 +112,9 @@ func NewHost(e Env) *Host {
 		e.CacheBytes = defaultCacheBytes
 	}
 	h.cache = newCache(e.CacheBytes)
+	if h.queueBytes = e.QueueBytes; h.queueBytes <= 0 {
+		h.queueBytes = defaultQueueBytes
+	}
 	h.payload = e.Store.Info().MaxPayload
 	h.largest = h.payload - StorageRoom
 	h.metrics = newMetrics(e.Registerer, h)

@@ -38,11 +38,13 @@ type Partition struct {
 
 	mu sync.Mutex // guards: all below
 	// queue holds what was submitted and not yet taken by the appender.
-	queue     []*pending
-	appending bool
-	closed    bool
-	broken    map[int64]broken // by producer id
-	inflight  inflight
+	queue      []*pending
+	queueBytes int // of its batches
+	appending  bool
+	slow       bool // the append takes long, see share.go
+	closed     bool
+	broken     map[int64]broken // by producer id
+	inflight   inflight
 
 	st    *state // nil: not loaded
 	ix    index

@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"time"
+
 	"github.com/hanzoai/stream/types"
 )
 
@@ -36,6 +38,9 @@ type AppendResult struct {
 	AppendTime int64        // ms for LogAppendTime topics, else -1
 	// Records names the records to blame, by index in the batch.
 	Records []RecordError
+	// Delay is how much later the answer should leave, so that a client does
+	// not come back at once; the records may be let go of now.
+	Delay time.Duration
 }
 
 // RecordError blames one record of a refused batch.
