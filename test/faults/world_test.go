@@ -461,3 +461,9 @@ func peakMemory(t *testing.T, pid int) int64 {
 	t.Fatal("no VmHWM")
 	return 0
 }
+
+// plainBatch is a batch of one record without a producer.
+func plainBatch(value string) serde.Batch {
+	return serde.Build(serde.BatchFields{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1},
+		[]serde.NewRecord{{TimestampMillis: time.Now().UnixMilli(), Value: []byte(value)}})
+}
