@@ -84,7 +84,11 @@ func Connect(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
 	}
-	if err := st.connect(ctx); err != nil {
+	err = st.connect(ctx)
+	if err == nil {
+		err = st.metrics.measure(map[string][]*conn{"control": {st.control}, "append": st.appends, "read": st.reads})
+	}
+	if err != nil {
 		st.end()
 		st.closeConns()
 		st.metrics.close()

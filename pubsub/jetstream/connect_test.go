@@ -170,8 +170,15 @@ func TestInfoAndMetrics(t *testing.T) {
 		if f.GetName() == "stream_nats_rtt_seconds" && f.Metric[0].Histogram.GetSampleCount() != 1 {
 			t.Error("the ping is not in stream_nats_rtt_seconds")
 		}
+		if f.GetName() == "stream_nats_received_bytes_total" {
+			for _, m := range f.Metric {
+				if use := m.Label[0].GetValue(); (m.Counter.GetValue() > 0) != (use == "control") {
+					t.Errorf("%v bytes received on %s; only a ping was sent, on control", m.Counter.GetValue(), use)
+				}
+			}
+		}
 	}
-	for _, name := range []string{"rtt_seconds", "publish_seconds", "connected", "api_inflight", "reconnects_total", "api_refused_total"} {
+	for _, name := range []string{"rtt_seconds", "publish_seconds", "connected", "api_inflight", "reconnects_total", "api_refused_total", "received_bytes_total", "sent_bytes_total"} {
 		if !got["stream_nats_"+name] {
 			t.Errorf("no metric stream_nats_%s", name)
 		}

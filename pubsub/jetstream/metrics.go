@@ -1,12 +1,17 @@
 package jetstream
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 type metrics struct {
 	rtt, publish           prometheus.Histogram
 	connected              prometheus.GaugeFunc
 	inflight               prometheus.GaugeFunc
 	reconnects, apiRefused prometheus.Counter
+
+	traffic []prometheus.Collector // set by measure
 
 	reg prometheus.Registerer
 }
@@ -40,9 +45,44 @@ func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{m.rtt, m.publish, m.connected, m.inflight, m.reconnects, m.apiRefused}
 }
 
+// measure counts the bytes that go over connections, by what they are for. They
+// count headers and payloads as NATS carries them, so that what a read costs the
+// store can be seen from outside. Call it once all are open.
+func (m *metrics) measure(byUse map[string][]*conn) error {
+	if m.reg == nil {
+		return nil
+	}
+	for use, conns := range byUse {
+		sum := func(of func(nats.Statistics) uint64) func() float64 {
+			return func() float64 {
+				n := uint64(0)
+				for _, c := range conns {
+					n += of(c.nc.Stats())
+				}
+				return float64(n)
+			}
+		}
+		labels := prometheus.Labels{"connection": use}
+		for _, c := range []prometheus.Collector{
+			prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "stream_nats_received_bytes_total",
+				Help: "Bytes of messages and headers received from NATS.", ConstLabels: labels},
+				sum(func(s nats.Statistics) uint64 { return s.InBytes })),
+			prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "stream_nats_sent_bytes_total",
+				Help: "Bytes of messages and headers sent to NATS.", ConstLabels: labels},
+				sum(func(s nats.Statistics) uint64 { return s.OutBytes })),
+		} {
+			if err := m.reg.Register(c); err != nil {
+				return err
+			}
+			m.traffic = append(m.traffic, c)
+		}
+	}
+	return nil
+}
+
 func (m *metrics) close() {
 	if m.reg != nil {
-		for _, c := range m.all() {
+		for _, c := range append(m.all(), m.traffic...) {
 			m.reg.Unregister(c)
 		}
 	}
