@@ -132,6 +132,11 @@ func (b backend) Nodes() []protocol.Node {
 
 // Partition implements protocol.Partitions.
 func (b backend) Partition(ctx context.Context, t *topic.Topic, n int32) (protocol.Partition, error) {
+	if v, err := b.CommittedOffsets(t, n); err != nil {
+		return nil, err
+	} else if v != nil {
+		return v, nil
+	}
 	p, err := b.Broker.Partition(ctx, t, n)
 	if err != nil {
 		return nil, err
@@ -193,7 +198,7 @@ func (k *kafka) Facts() facts {
 		return f
 	}
 	for _, t := range ts {
-		if strings.Contains(t.Configs["cleanup.policy"], "compact") {
+		if !topic.Internal(t.Name) && strings.Contains(t.Configs["cleanup.policy"], "compact") {
 			f.Compacted = append(f.Compacted, t.Name)
 		}
 	}
@@ -208,7 +213,7 @@ func (k *kafka) Topics(ctx context.Context, name string) ([]admin.Topic, error) 
 	}
 	out := []admin.Topic{}
 	for _, t := range ts {
-		if name != "" && name != t.Name {
+		if name != "" && name != t.Name || topic.Internal(t.Name) { // it has no stream of its own
 			continue
 		}
 		at := admin.Topic{Name: t.Name}

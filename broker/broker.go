@@ -11,6 +11,7 @@ import (
 
 	"github.com/hanzoai/stream/broker/cluster"
 	"github.com/hanzoai/stream/broker/group"
+	"github.com/hanzoai/stream/broker/offsets"
 	"github.com/hanzoai/stream/broker/partition"
 	"github.com/hanzoai/stream/broker/topic"
 	"github.com/hanzoai/stream/logging"
@@ -56,6 +57,7 @@ type Broker struct {
 	host    *partition.Host
 	topics  *topic.Topics
 	groups  *group.Coordinator
+	offsets *offsets.View
 
 	stop    context.CancelFunc
 	member  context.CancelFunc // ends the membership, after all else
@@ -121,10 +123,13 @@ func (b *Broker) Start(ctx context.Context) error {
 	b.groups = group.New(b.cfg.Group, group.Deps{
 		Table: tables["consumer-offsets"], Members: b.cluster, Replicated: b.cfg.Replicas > 1,
 		Logger: b.component("group"), Registerer: b.reg})
+	b.offsets = offsets.New(offsets.Deps{
+		Table: tables["consumer-offsets"], Cluster: b.meta.ClusterID, Replicas: b.cfg.Replicas, Logger: b.component("offsets")})
 	b.topics.OnChange(b.topicChanged)
 	b.running.Go(func() { b.check("partitions", background, b.host.Run(background)) })
 	b.running.Go(func() { b.check("topics", background, b.topics.Run(background)) })
 	b.running.Go(func() { b.check("groups", background, b.groups.Run(background)) })
+	b.running.Go(func() { b.check("offsets", background, b.offsets.Run(background)) })
 	for _, ready := range []<-chan struct{}{b.topics.Ready(), b.groups.Ready()} {
 		select {
 		case <-ready:

@@ -2,12 +2,16 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/hanzoai/stream/broker/cluster"
 	"github.com/hanzoai/stream/broker/group"
+	"github.com/hanzoai/stream/broker/offsets"
 	"github.com/hanzoai/stream/broker/partition"
 	"github.com/hanzoai/stream/broker/topic"
 	"github.com/hanzoai/stream/logging"
@@ -32,8 +36,12 @@ func (b *Broker) Controller() int32 { return SharedNode }
 // Leader is the node that clients should ask for a partition.
 func (b *Broker) Leader(types.TopicID, int32) int32 { return SharedNode }
 
-// Coordinator is the node that clients should ask for a group.
-func (b *Broker) Coordinator(string) int32 { return SharedNode }
+// Coordinator is the node that clients should ask for a group. Whoever asks is
+// about to use groups: from then on there is a topic of committed offsets.
+func (b *Broker) Coordinator(string) int32 {
+	b.offsets.Use()
+	return SharedNode
+}
 
 // Node is this gateway's own node id and its living peers, itself included.
 func (b *Broker) Node() (int32, []cluster.Peer) {
@@ -46,24 +54,59 @@ func (b *Broker) Node() (int32, []cluster.Peer) {
 // Topic finds an active topic by name: UNKNOWN_TOPIC_OR_PARTITION, or
 // INVALID_TOPIC_EXCEPTION for what can never be one.
 func (b *Broker) Topic(ctx context.Context, name string) (*topic.Topic, error) {
+	if name == offsets.Name {
+		return b.offsets.Topic(ctx)
+	}
 	return b.topics.Get(ctx, name)
 }
 
 // TopicByID finds an active topic by id: UNKNOWN_TOPIC_ID.
 func (b *Broker) TopicByID(ctx context.Context, id types.TopicID) (*topic.Topic, error) {
+	if b.offsets.Is(id) {
+		t, err := b.offsets.Topic(ctx)
+		if errors.Is(err, kerr.UnknownTopicOrPartition) {
+			err = kerr.UnknownTopicID
+		}
+		return t, err
+	}
 	return b.topics.GetByID(ctx, id)
 }
 
-// Topics lists all active topics by name.
-func (b *Broker) Topics(ctx context.Context) ([]*topic.Topic, error) { return b.topics.All(ctx) }
+// Topics lists all active topics by name, the internal one among them. While
+// the store is away it answers from memory.
+func (b *Broker) Topics(ctx context.Context) ([]*topic.Topic, error) {
+	ts, err := b.topics.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	t, _ := b.offsets.Topic(bounded)
+	if t == nil {
+		return ts, ctx.Err()
+	}
+	at, _ := slices.BinarySearchFunc(ts, t.Name, func(t *topic.Topic, name string) int { return strings.Compare(t.Name, name) })
+	return slices.Insert(ts, at, t), nil
+}
 
 // CreateTopic makes a topic, or only checks it.
 func (b *Broker) CreateTopic(ctx context.Context, s topic.Spec) (*topic.Topic, error) {
+	if s.Name == offsets.Name {
+		if _, err := b.offsets.Topic(ctx); err == nil {
+			return nil, kerr.TopicAlreadyExists
+		} else if !errors.Is(err, kerr.UnknownTopicOrPartition) {
+			return nil, err
+		}
+	}
 	return b.topics.Create(ctx, s)
 }
 
-// DeleteTopic deletes this very incarnation.
+// DeleteTopic deletes this very incarnation. The internal topic is
+// INVALID_TOPIC_EXCEPTION: it is what the store knows of groups.
 func (b *Broker) DeleteTopic(ctx context.Context, t *topic.Topic) error {
+	if b.offsets.Is(t.ID) {
+		return kerr.InvalidTopicException
+	}
 	return b.topics.Delete(ctx, t)
 }
 
@@ -94,6 +137,18 @@ func (b *Broker) open(t *topic.Topic, n int32) *partition.Partition {
 	return b.host.Open(partition.OpenSpec{Topic: t.Name, ID: t.ID, Partition: n, Log: log, Config: b.topics.Effective(t)})
 }
 
+// CommittedOffsets is the partition of the internal topic if t is that topic,
+// else nil.
+func (b *Broker) CommittedOffsets(t *topic.Topic, n int32) (*offsets.View, error) {
+	switch {
+	case !b.offsets.Is(t.ID):
+		return nil, nil
+	case n != 0:
+		return nil, kerr.UnknownTopicOrPartition
+	}
+	return b.offsets, nil
+}
+
 // Groups are the consumer groups.
 func (b *Broker) Groups() *group.Coordinator { return b.groups }
 
@@ -117,7 +172,7 @@ func (b *Broker) topicChanged(old, now *topic.Topic) {
 }
 
 // Known lists the active topics as this gateway remembers them, by name, without
-// asking the store.
+// asking the store, and without the internal one.
 func (b *Broker) Known() []*topic.Topic { return b.topics.Known() }
 
 // Offsets lists the committed offsets of all groups on topics that exist, by
@@ -129,6 +184,9 @@ func (b *Broker) Offsets(ctx context.Context) ([]group.GroupOffset, error) {
 	}
 	ids := map[string]types.TopicID{}
 	for _, t := range b.Known() {
+		ids[t.Name] = t.ID
+	}
+	if t := b.offsets.Known(); t != nil {
 		ids[t.Name] = t.ID
 	}
 	return slices.DeleteFunc(all, func(o group.GroupOffset) bool { return ids[o.Topic] != o.TopicID }), nil

@@ -121,7 +121,7 @@ func (h *handler) findOrCreate(ctx context.Context, name string, create bool) (*
 func (h *handler) describeTopic(req *kmsg.MetadataRequest, t *topic.Topic) kmsg.MetadataResponseTopic {
 	st := kmsg.NewMetadataResponseTopic()
 	name := t.Name
-	st.Topic, st.TopicID = &name, t.ID
+	st.Topic, st.TopicID, st.IsInternal = &name, t.ID, topic.Internal(t.Name)
 	st.AuthorizedOperations = notAsked
 	if req.IncludeTopicAuthorizedOperations {
 		st.AuthorizedOperations = topicOperations

@@ -31,11 +31,12 @@ var arrows = map[string]struct {
 	"compress": {third: []string{"github.com/klauspost/compress/", "github.com/pierrec/lz4/v4", "github.com/eapache/go-xerial-snappy"}},
 	"protocol": {own: []string{"broker/group", "broker/partition", "broker/topic", "logging", "serde", "types"},
 		third: []string{"github.com/twmb/franz-go/pkg/kmsg", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kbin", "github.com/prometheus/client_golang/"}},
-	"broker": {own: []string{"broker/cluster", "broker/coord", "broker/group", "broker/partition", "broker/topic", "logging", "pubsub", "types"},
+	"broker": {own: []string{"broker/cluster", "broker/coord", "broker/group", "broker/offsets", "broker/partition", "broker/topic", "logging", "pubsub", "types"},
 		third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/prometheus/client_golang/"}},
 	"broker/cluster":   {own: []string{"logging", "pubsub"}},
 	"broker/coord":     {own: []string{"broker/cluster", "compress", "logging", "pubsub", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/klauspost/compress/"}},
 	"broker/group":     {own: []string{"broker/cluster", "broker/coord", "logging", "pubsub", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg", "github.com/prometheus/client_golang/"}},
+	"broker/offsets":   {own: []string{"broker/group", "broker/partition", "broker/topic", "logging", "pubsub", "serde", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr"}},
 	"broker/partition": {own: []string{"compress", "logging", "pubsub", "serde", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/prometheus/client_golang/", "github.com/klauspost/compress/"}},
 	"broker/topic":     {own: []string{"broker/partition", "logging", "pubsub", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr"}},
 	"pubsub":           {},
@@ -49,7 +50,7 @@ var arrows = map[string]struct {
 // never names what a folder must not import even of the standard library.
 var never = map[string][]string{
 	"broker": {"net", "net/http"}, "broker/partition": {"net", "net/http"}, "broker/group": {"net", "net/http"},
-	"broker/topic": {"net", "net/http"}, "broker/coord": {"net", "net/http"}, "broker/cluster": {"net", "net/http"},
+	"broker/topic": {"net", "net/http"}, "broker/offsets": {"net", "net/http"}, "broker/coord": {"net", "net/http"}, "broker/cluster": {"net", "net/http"},
 	"serde": {"net", "net/http", "log/slog"}, "types": {"net", "log/slog"},
 }
 

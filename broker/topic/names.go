@@ -43,8 +43,9 @@ func CheckName(name string) error {
 }
 
 // Internal reports the names under which Kafka keeps its own state. Here that
-// state lives in tables: no such topic exists, none can be created, and a
-// produce to one is INVALID_TOPIC_EXCEPTION.
+// state lives in tables: none of these topics has streams or can be created, and
+// a produce to one is INVALID_TOPIC_EXCEPTION. __consumer_offsets is a view of
+// its table (package offsets), the others do not exist.
 func Internal(name string) bool {
 	return name == "__consumer_offsets" || name == "__transaction_state" || name == "__share_group_state"
 }
