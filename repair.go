@@ -102,6 +102,7 @@ func parsePartition(s string) (types.TopicPartition, error) {
 // repair is what the command works with.
 type repair struct {
 	store   pubsub.Store
+	alone   bool // the folder is ours: no gateway can run
 	topics  *topic.Topics
 	records pubsub.Table
 	offsets pubsub.Table // nil if there is none
@@ -122,7 +123,7 @@ func openRepair(ctx context.Context, l *loaded, stderr io.Writer) (_ *repair, er
 	if err != nil {
 		return nil, err
 	}
-	r := &repair{store: st, close: stop}
+	r := &repair{store: st, alone: !l.external(), close: stop}
 	defer func() {
 		if err != nil {
 			stop()
@@ -256,7 +257,7 @@ func (r *repair) one(ctx context.Context, tp types.TopicPartition, accept bool, 
 		}
 	}
 	host, _ := os.Hostname()
-	env := partition.RepairEnv{Store: r.store, Records: r.records, By: "stream repair on " + host, Waiting: func(d time.Duration) {
+	env := partition.RepairEnv{Store: r.store, Records: r.records, Alone: r.alone, By: "stream repair on " + host, Waiting: func(d time.Duration) {
 		fmt.Fprintf(stderr, "waiting %v until appends on their way are over\n", d.Round(time.Second))
 	}}
 	var rep *partition.Report

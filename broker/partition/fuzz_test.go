@@ -37,6 +37,7 @@ func FuzzDecodeHeader(f *testing.F) {
 // FuzzStoredValues: a record or snapshot that is damaged is an error.
 func FuzzStoredValues(f *testing.F) {
 	f.Add([]byte(`{"v":1,"stream":"s","first":1,"base":0,"start":0,"snapshot":{"seq":1,"id":"a","chunks":["k"]},"x":1}`))
+	f.Add([]byte(`{"v":1,"stream":"s","first":1,"base":0,"start":0,"repaired":7,"resume":[{"from":3,"to":3,"next":2,"base":3},{"from":7,"to":6,"next":6,"base":9}]}`))
 	f.Add([]byte(`{"v":1,"seq":3,"producers":[[1,0,5,0,1,0,5]],"index":{"tail":[[0,1]]}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := parseRecord(b); err == nil {

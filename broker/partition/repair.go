@@ -17,6 +17,8 @@ type RepairEnv struct {
 	Store   pubsub.Store
 	Records pubsub.Table     // kafka-partitions
 	Clock   func() time.Time // nil: time.Now
+	// Alone says that no gateway can run meanwhile: no append is on its way.
+	Alone bool
 	// By names who mends, in the note of a stop.
 	By string
 	// Waiting, if set, is told before AcceptLoss waits for appends in flight.
@@ -188,7 +190,7 @@ func AcceptLoss(ctx context.Context, e RepairEnv, spec RepairSpec) (*Report, err
 		case r.Stop == nil:
 			r.Stop = s.newStop(e, trouble)
 			done, waited = "", false
-		case !waited && e.Clock().Sub(r.Stop.At) < settle:
+		case !waited && !e.Alone && e.Clock().Sub(r.Stop.At) < settle:
 			// Our clock may differ from the finder's: wait no longer than that.
 			d := min(settle, settle-e.Clock().Sub(r.Stop.At))
 			if e.Waiting != nil {

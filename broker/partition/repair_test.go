@@ -331,6 +331,30 @@ func TestRepairForgedMessage(t *testing.T) {
 	})
 }
 
+// A hole that nobody has read yet, before the snapshot: the survey sees it.
+func TestRepairHoleBeforeSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, memory.Config{})
+		g := r.gateway(memory.Faults{})
+		run(t, g)
+		for range 5 {
+			r.append(g, 2)
+		}
+		time.Sleep(7 * time.Second)
+		r.server.Remove(testLog, 2)
+		rep := r.survey()
+		has(t, rep, "sequence 2: it is missing", "Offsets 2 to 3 are lost")
+		if rep.Stop != nil {
+			t.Errorf("stopped by looking: %+v", rep.Stop)
+		}
+		r.mend()
+		if got := r.served(g, 0); !reflect.DeepEqual(got, []types.Offset{0, 1, 4, 5, 6, 7, 8, 9}) {
+			t.Errorf("served %v", got)
+		}
+		r.works(g)
+	})
+}
+
 // A payload that rotted: its message is left out, what follows stays.
 func TestRepairUnreadablePayload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

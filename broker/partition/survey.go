@@ -202,7 +202,8 @@ func (s *survey) snapshot(ctx context.Context, e *RepairEnv, key string) error {
 }
 
 // walk reads the headers of the log from the snapshot, or from the beginning if
-// the snapshot does not count or the trouble lies before it.
+// the snapshot does not count or the trouble may lie before it: the stop names
+// an earlier message, or the stream has fewer messages than sequences.
 func (s *survey) walk(ctx context.Context) error {
 	switch r := s.r; {
 	case r == nil:
@@ -210,7 +211,7 @@ func (s *survey) walk(ctx context.Context) error {
 		if err := s.guessBase(ctx); err != nil {
 			return err
 		}
-	case s.snap.fits && (r.Stop == nil || r.Stop.Seq > r.Snapshot.Seq):
+	case s.snap.fits && (r.Stop == nil || r.Stop.Seq > r.Snapshot.Seq) && s.b.Messages == uint64(s.b.Last+1-s.b.First):
 		s.id = r.Snapshot.ID
 		s.moveTo(r.Snapshot.Seq+1, s.snap.next)
 	default:
