@@ -13,7 +13,7 @@ export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
 .NOTPARALLEL:
-.PHONY: all build setup check fmt vet unit race contract fuzz bench sim vuln deploy e2e test clean
+.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim vuln deploy e2e test clean
 
 all: build
 
@@ -55,6 +55,9 @@ fuzz: ## every fuzz target for FUZZTIME
 
 bench: ## every benchmark once
 	go test -run '^$$' -bench . -benchtime 1x ./...
+
+bench-kafka: setup ## side by side with Apache Kafka, three minutes (MODE=long: an hour)
+	go run ./test/bench -mode $(or $(MODE),short)
 
 # govulncheck ends with 3 if it has found something (go run says so in its last
 # line); anything else is about its database, which not every machine reaches.
