@@ -38,11 +38,22 @@ func (cs cuts) check() error {
 // seq with base offset next.
 func (cs cuts) after(seq pubsub.Seq, next types.Offset) (pubsub.Seq, types.Offset) {
 	for _, c := range cs {
-		if c.From == seq && (next < c.Base || c.To >= seq) {
+		if c.From == seq {
 			seq, next = c.To+1, c.Base
 		}
 	}
 	return seq, next
+}
+
+// begin reports that a break begins before seq, whose message may name any
+// predecessor.
+func (cs cuts) begin(seq pubsub.Seq) bool {
+	for _, c := range cs {
+		if c.From == seq {
+			return true
+		}
+	}
+	return false
 }
 
 // member is the first sequence from seq on that is part of the log.
@@ -69,7 +80,7 @@ func (cs cuts) forward(offset types.Offset) types.Offset {
 // skip moves a state over the break that begins after its last message.
 func (s *state) skip() {
 	for _, c := range s.cuts {
-		if c.From == s.seq+1 && (s.next < c.Base || c.To > s.seq) {
+		if c.From == s.seq+1 {
 			// What comes next may name any predecessor; its base proves it.
 			s.seq, s.id, s.next = c.To, "", c.Base
 		}

@@ -259,7 +259,8 @@ func (s *survey) moveTo(seq pubsub.Seq, next types.Offset) {
 	if s.r == nil {
 		return
 	}
-	if s.want, s.next = s.r.Resume.after(seq, next); s.want != seq || s.next != next {
+	s.want, s.next = s.r.Resume.after(seq, next)
+	if s.r.Resume.begin(seq) {
 		s.id = ""
 	}
 }
