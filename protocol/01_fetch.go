@@ -75,7 +75,19 @@ func (h *handler) fetch(ctx context.Context, r *request) (kmsg.Response, error) 
 		// is there, and room for what comes meanwhile.
 		budget = min(budget, max(2*there, 4<<20))
 	}
+	asked := budget
 	budget = resp.reserve(budget)
+	if asked > 0 && budget == 0 && (there < 0 || there > smallFetch) {
+		// Its first batch goes beyond what all answers may hold.
+		select {
+		case h.answers.beyond <- struct{}{}:
+			resp.beyond = true
+		case <-r.conn.left():
+			left = true
+		case <-ctx.Done():
+			return nil, errCut
+		}
+	}
 	whole := !left
 	n := 0
 	for i := range slots {

@@ -18,14 +18,22 @@ type answers struct {
 	waiting  atomic.Int32  // for room
 	building chan struct{} // a token for each large answer that is being made
 	room     chan struct{} // signalled when held has fallen
+	beyond   chan struct{} // a token for each fetch that has a batch though there is no room
 }
 
 // largeAtOnce is how many large answers are made at the same time.
 const largeAtOnce = 4
 
 func newAnswers(max int64) *answers {
-	return &answers{max: max, building: make(chan struct{}, largeAtOnce), room: make(chan struct{}, 1)}
+	return &answers{max: max, building: make(chan struct{}, largeAtOnce), room: make(chan struct{}, 1), beyond: make(chan struct{}, beyondAtOnce)}
 }
+
+// beyondAtOnce is how many fetches may have their first batch at a time while
+// there is no room for it; smallFetch is what passes in any case.
+const (
+	beyondAtOnce = 4
+	smallFetch   = 64 << 10
+)
 
 // add counts n bytes more, or less.
 func (a *answers) add(n int64) {

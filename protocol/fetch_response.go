@@ -17,6 +17,7 @@ type fetchResponse struct {
 	records [][][]byte
 	h       *handler
 	held    int64 // of h.answers
+	beyond  bool  // has a token of h.answers
 }
 
 // smallRecords are copied: a piece of its own costs more than that.
@@ -55,6 +56,10 @@ func (f *fetchResponse) settle(n int) {
 func (f *fetchResponse) release() {
 	f.h.answers.add(-f.held)
 	f.held = 0
+	if f.beyond {
+		f.beyond = false
+		<-f.h.answers.beyond
+	}
 	f.records = nil
 }
 
