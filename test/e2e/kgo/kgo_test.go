@@ -37,7 +37,6 @@ var notServed = map[string]string{
 	"TestShareGroupAckOnClose":           "share groups",
 	"TestShareGroupETL":                  "share groups",
 	"TestShareGroupOffsetsAdmin":         "share groups",
-	"TestConsumeRegex":                   "wants __consumer_offsets in Metadata: offsets are in a bucket, there is no such topic",
 }
 
 // notRun are tests that wait for ever without what stream does not serve yet.
