@@ -27,6 +27,7 @@ type Server struct {
 	handler http.Handler
 	http    http.Server
 	panics  prometheus.Counter
+	limits  limits
 }
 
 // New makes a server; g is what /metrics shows and where it registers its own.
@@ -38,6 +39,7 @@ func New(c Config, b Backend, g *prometheus.Registry, logger *slog.Logger) *Serv
 		Name: "stream_panics_total", Help: "Panics that were caught.", ConstLabels: prometheus.Labels{"where": "admin"},
 	})
 	g.MustRegister(s.panics)
+	s.limits = newLimits(g)
 	s.table = s.routes()
 	s.build()
 	s.http = http.Server{
@@ -46,6 +48,7 @@ func New(c Config, b Backend, g *prometheus.Registry, logger *slog.Logger) *Serv
 		ReadTimeout:       c.Timeout,
 		WriteTimeout:      c.Timeout,
 		IdleTimeout:       2 * time.Minute,
+		ConnState:         connState,
 		// net/http adds 4 KiB of its own.
 		MaxHeaderBytes: max(c.MaxHeaderBytes-4<<10, 1),
 		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
@@ -68,7 +71,7 @@ func (s *Server) Handler() http.Handler { return s.handler }
 
 // Serve answers on l until Shutdown or Close; then it returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(listener{l, s.limits}); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("http on %s: %w", l.Addr(), err)
 	}
 	return nil
@@ -144,6 +147,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			}
 		}()
 		if r.ContentLength > s.config.MaxBodyBytes {
+			s.limits.body.Inc()
 			h.Set("Connection", "close")
 			writeProblem(w, http.StatusRequestEntityTooLarge, codeTooLarge, fmt.Sprintf("the body has more than %d bytes", s.config.MaxBodyBytes), "")
 			return
