@@ -13,6 +13,7 @@ type outcome int
 
 const (
 	outcomeUnresolved outcome = iota // nobody knows; nothing more was sent
+	outcomeAbsent                    // it was not there when last asked, and no copy was answered
 	outcomeStored                    // our message is stored at its sequence
 	outcomeAgain                     // it is not and never will be: decide again
 	outcomeRebuilt                   // it was or it was not, and is purged by now
@@ -41,11 +42,16 @@ func (p *Partition) resolve(g *group, e pubsub.Entry) (o outcome) {
 		p.host.metrics.unknown.WithLabelValues(result).Inc()
 	}()
 	ours := g.meta.seq
+	absent := false // the leader's last word
 	for wait := time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		if ctx.Err() != nil || p.host.clock().Sub(g.began) > giveUp || p.stopMessage() != "" {
+			if absent {
+				return outcomeAbsent
+			}
 			return outcomeUnresolved
 		}
 		b, err := p.bounds(ctx)
+		absent = err == nil && b.Last+1 == ours
 		switch {
 		case err != nil:
 		case b.Last+1 < ours:
@@ -57,6 +63,8 @@ func (p *Partition) resolve(g *group, e pubsub.Entry) (o outcome) {
 				return outcomeStored
 			case errors.Is(err, pubsub.ErrTooLarge):
 				return outcomeAgain
+			case errors.Is(err, pubsub.ErrFull):
+				return outcomeAbsent // no use in waiting; the client tries again
 			}
 			// A conflict means that a message has arrived at our sequence,
 			// perhaps the first copy: the next round reads it.

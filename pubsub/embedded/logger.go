@@ -12,6 +12,8 @@ import (
 // must not, so Start asks for them.
 type natsLogger struct {
 	log *slog.Logger
+	// failed is called at every error line: something may be broken.
+	failed func()
 
 	mu    sync.Mutex // guards: fatal
 	fatal string
@@ -31,7 +33,12 @@ func (l *natsLogger) Noticef(format string, v ...any) { l.line(slog.LevelDebug, 
 func (l *natsLogger) Warnf(format string, v ...any) { l.line(slog.LevelWarn, format, v) }
 
 // Errorf implements server.Logger.
-func (l *natsLogger) Errorf(format string, v ...any) { l.line(slog.LevelError, format, v) }
+func (l *natsLogger) Errorf(format string, v ...any) {
+	if l.failed != nil {
+		l.failed()
+	}
+	l.line(slog.LevelError, format, v)
+}
 
 // Debugf implements server.Logger.
 func (l *natsLogger) Debugf(format string, v ...any) { l.line(slog.LevelDebug-2, format, v) }

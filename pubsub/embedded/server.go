@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,12 +20,20 @@ import (
 
 // Server is a running NATS server. It is a nats.InProcessConnProvider.
 type Server struct {
-	srv  *server.Server
-	lock *os.File
-	tmp  string // folder to remove at Stop
-	url  string
+	config Config
+	host   string
+	port   int // for NATS clients, if config.Listen is set; 0 takes a free one
+	room   room
+	lock   *os.File
+	tmp    string // folder to remove at Stop
+	url    string
 
-	stop sync.Once
+	stop     sync.Once
+	end      context.CancelFunc // of watch
+	watching sync.WaitGroup
+
+	mu  sync.Mutex // guards: srv
+	srv *server.Server
 }
 
 // Start locks the data folder, starts the server and waits until JetStream has
@@ -62,18 +71,32 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		}
 		l.Close()
 	}
-	if err := s.start(ctx, c, host, port); err != nil {
+	s.config, s.host, s.port = c, host, port
+	if s.srv, err = s.start(ctx); err != nil {
 		s.release()
 		return nil, err
 	}
+	if c.Listen != "" {
+		// The same one if it is started again.
+		s.url = s.srv.ClientURL()
+		if u, err := url.Parse(s.url); err == nil && s.port == 0 {
+			s.port, _ = strconv.Atoi(u.Port())
+		}
+	}
+	s.look()
+	life, end := context.WithCancel(context.Background())
+	s.end = end
+	s.watching.Go(func() { s.watch(life) })
 	return s, nil
 }
 
-func (s *Server) start(ctx context.Context, c Config, host string, port int) error {
+// start makes a server and waits until it is ready.
+func (s *Server) start(ctx context.Context) (*server.Server, error) {
+	c := s.config
 	opts := &server.Options{
 		ServerName:   c.ServerName,
-		Host:         host,
-		Port:         port,
+		Host:         s.host,
+		Port:         s.port,
 		DontListen:   c.Listen == "",
 		JetStream:    true,
 		StoreDir:     c.Dir,
@@ -88,14 +111,14 @@ func (s *Server) start(ctx context.Context, c Config, host string, port int) err
 	if opts.MaxPayload == 0 {
 		opts.MaxPayload = DefaultMaxPayload
 	}
-	if c.Listen != "" && port == 0 {
+	if c.Listen != "" && s.port == 0 {
 		opts.Port = server.RANDOM_PORT
 	}
 	srv, err := server.NewServer(opts)
 	if err != nil {
-		return fmt.Errorf("embedded nats: %w", err)
+		return nil, fmt.Errorf("embedded nats: %w", err)
 	}
-	l := &natsLogger{log: c.Logger.With(slog.String(logging.Component, "nats"))}
+	l := &natsLogger{log: c.Logger.With(slog.String(logging.Component, "nats")), failed: func() { s.room.suspect.Store(true) }}
 	srv.SetLoggerV2(l, c.Logger.Enabled(ctx, slog.LevelDebug-2), false, false)
 
 	// Start recovers all streams before it returns.
@@ -116,7 +139,7 @@ func (s *Server) start(ctx context.Context, c Config, host string, port int) err
 			waiting = false
 		case <-ctx.Done():
 			abandon()
-			return fmt.Errorf("embedded nats: recovery of %s did not end in %v: %w", c.Dir, time.Since(begin).Round(time.Millisecond), ctx.Err())
+			return nil, fmt.Errorf("embedded nats: recovery of %s did not end in %v: %w", c.Dir, time.Since(begin).Round(time.Millisecond), ctx.Err())
 		case <-time.After(next):
 			c.Logger.LogAttrs(ctx, slog.LevelInfo, "still recovering the data folder", slog.String(logging.Component, "nats"), slog.Duration("elapsed", time.Since(begin).Round(time.Second)))
 			next = min(2*next, time.Minute)
@@ -124,22 +147,22 @@ func (s *Server) start(ctx context.Context, c Config, host string, port int) err
 	}
 	if f := l.failure(); f != "" {
 		abandon()
-		return fmt.Errorf("embedded nats: %s", f)
+		return nil, fmt.Errorf("embedded nats: %s", f)
 	}
 	if !srv.ReadyForConnections(10*time.Second) || !srv.JetStreamEnabled() {
 		abandon()
-		return errors.New("embedded nats: server did not become ready with JetStream")
+		return nil, errors.New("embedded nats: server did not become ready with JetStream")
 	}
-	s.srv = srv
-	if c.Listen != "" {
-		s.url = srv.ClientURL()
-	}
-	return nil
+	return srv, nil
 }
 
 // InProcessConn opens a connection without a network; it implements
 // nats.InProcessConnProvider.
-func (s *Server) InProcessConn() (net.Conn, error) { return s.srv.InProcessConn() }
+func (s *Server) InProcessConn() (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.srv.InProcessConn()
+}
 
 // ClientURL is the URL for NATS clients of other processes, "" if there is no
 // listener.
@@ -153,6 +176,8 @@ func (s *Server) Version() string { return server.VERSION }
 // before. Calling it again does nothing.
 func (s *Server) Stop() {
 	s.stop.Do(func() {
+		s.end()
+		s.watching.Wait()
 		s.srv.Shutdown()
 		s.srv.WaitForShutdown()
 		s.release()

@@ -19,6 +19,9 @@ type Config struct {
 	URL string
 	// InProcess connects to an embedded server instead.
 	InProcess nats.InProcessConnProvider
+	// HasRoom reports whether writes are allowed; without room they are refused
+	// with pubsub.ErrFull before anything is sent. nil: always.
+	HasRoom func() bool
 	// Options are logins and TLS, see LoginOptions.
 	Options []nats.Option
 	// Domain is the JetStream domain, "" for none.

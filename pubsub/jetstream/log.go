@@ -50,6 +50,9 @@ type pubAck struct {
 // publish sends one message with its expectations to a stream and interprets
 // the acknowledgement. It never repeats anything.
 func (st *Store) publish(ctx context.Context, c *conn, stream, subject string, h nats.Header, data []byte) (uint64, error) {
+	if st.cfg.HasRoom != nil && !st.cfg.HasRoom() {
+		return 0, fmt.Errorf("%w: the disk has no room left", pubsub.ErrFull)
+	}
 	var ack pubAck
 	m := &nats.Msg{Subject: subject, Header: h, Data: data}
 	_, err := c.call(ctx, m, st.cfg.AckTimeout, func(a *nats.Msg) bool {
