@@ -7,6 +7,7 @@ import (
 	"path"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,17 +152,38 @@ func (m memoryLimit) gcText() string {
 	if m.gcSet {
 		return "GOGC=" + os.Getenv("GOGC")
 	}
-	return fmt.Sprintf("GOGC=%d when idle, %d under load", gcIdle, gcBusy)
+	return fmt.Sprintf("GOGC=%d when idle, up to %d under load", gcIdle, gcBusy)
 }
 
 // Under load a collection at five times the live heap saves 7–10 % of the CPU;
 // idle, it would let garbage pile up to no use. Collections that come one after
 // the other are what load looks like.
+//
+// What a collection saves is garbage per live byte; so the more is alive, as in
+// an embedded store with many touched streams, the less is let pile up: garbage
+// of gcGarbage, or as much as is alive. It stays until the next collection,
+// which, once the load has ended, may be two minutes away.
 const (
 	gcIdle      = 100
 	gcBusy      = 400
 	gcBusyEvery = 2 * time.Second
+	gcGarbage   = 256 << 20
 )
+
+// busyPercent is GOGC under load with so many bytes alive.
+func busyPercent(live uint64) int {
+	return int(min(gcBusy, max(gcIdle, gcGarbage*100/max(live, 1))))
+}
+
+// liveBytes is what the last collection left.
+func liveBytes() uint64 {
+	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(s)
+	if s[0].Value.Kind() != metrics.KindUint64 {
+		return 0
+	}
+	return s[0].Value.Uint64()
+}
 
 // apply sets the runtime's memory limit, and GOGC by load unless the user chose
 // one. The returned func ends the latter.
@@ -172,7 +194,7 @@ func (m memoryLimit) apply() (stop func()) {
 	if m.gcSet {
 		return func() {}
 	}
-	t := &gcTuner{last: time.Now(), percent: gcIdle, set: func(p int) { debug.SetGCPercent(p) }}
+	t := &gcTuner{last: time.Now(), percent: gcIdle, live: liveBytes, set: func(p int) { debug.SetGCPercent(p) }}
 	t.arm()
 	return func() { t.stopped.Store(true) }
 }
@@ -182,6 +204,7 @@ func (m memoryLimit) apply() (stop func()) {
 type gcTuner struct {
 	last    time.Time
 	percent int
+	live    func() uint64
 	set     func(percent int)
 	stopped atomic.Bool
 }
@@ -206,10 +229,11 @@ func (t *gcTuner) arm() {
 func (t *gcTuner) collected(now time.Time) {
 	percent := gcIdle
 	if now.Sub(t.last) < gcBusyEvery {
-		percent = gcBusy
+		percent = busyPercent(t.live())
 	}
 	t.last = now
-	if percent != t.percent {
+	// Setting it stops the world for a moment: not for a small difference.
+	if off := percent - t.percent; percent == gcIdle && off != 0 || max(off, -off) > t.percent/8 {
 		t.percent = percent
 		t.set(percent)
 	}

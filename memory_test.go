@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"math"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -46,13 +47,37 @@ func TestGCFollowsLoad(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(100, 0)
 	var sets []int
-	g := &gcTuner{last: now, percent: gcIdle, set: func(p int) { sets = append(sets, p) }}
+	g := &gcTuner{last: now, percent: gcIdle, live: func() uint64 { return 10 << 20 }, set: func(p int) { sets = append(sets, p) }}
 	for _, after := range []time.Duration{time.Minute, time.Second, time.Second, time.Minute, time.Minute} {
 		now = now.Add(after)
 		g.collected(now)
 	}
 	if len(sets) != 2 || sets[0] != gcBusy || sets[1] != gcIdle {
 		t.Errorf("GOGC was set to %v, want busy, then idle", sets)
+	}
+}
+
+// TestGCWithMuchAlive: what is let pile up under load is bounded by what is alive.
+func TestGCWithMuchAlive(t *testing.T) {
+	t.Parallel()
+	for live, want := range map[uint64]int{0: gcBusy, 20 << 20: gcBusy, 64 << 20: gcBusy, 128 << 20: 200, 256 << 20: gcIdle, 4 << 30: gcIdle} {
+		if got := busyPercent(live); got != want {
+			t.Errorf("with %d MiB alive GOGC is %d, want %d", live>>20, got, want)
+		}
+	}
+	runtime.GC()
+	if live := liveBytes(); live == 0 {
+		t.Error("the runtime does not tell how much is alive")
+	}
+	now, live := time.Unix(100, 0), uint64(60<<20)
+	var sets []int
+	g := &gcTuner{last: now, percent: gcIdle, live: func() uint64 { return live }, set: func(p int) { sets = append(sets, p) }}
+	for range 50 {
+		now, live = now.Add(time.Second), live+4<<20
+		g.collected(now)
+	}
+	if n := len(sets); n < 4 || n > 12 || sets[0] != gcBusy || sets[n-1] != gcIdle {
+		t.Errorf("while more and more is alive GOGC is set to %v", sets)
 	}
 }
 
