@@ -39,6 +39,11 @@ import (
 // read replicas.
 var fetchAPI = api{key: 1, min: 4, max: 18, lends: true, serve: (*handler).fetch}
 
+// maxMisses is how many partitions of one fetch may be read in vain, because
+// their next batch is larger than what is left: finding that out can take a read
+// from the store, and a request can name thousands.
+const maxMisses = 16
+
 // slot is one partition of a fetch.
 type slot struct {
 	req *kmsg.FetchRequestTopicPartition
@@ -89,7 +94,7 @@ func (h *handler) fetch(ctx context.Context, r *request) (kmsg.Response, error) 
 		}
 	}
 	whole := !left
-	n := 0
+	n, misses := 0, 0
 	for i := range slots {
 		s := &slots[i]
 		if s.err == nil {
@@ -106,6 +111,10 @@ func (h *handler) fetch(ctx context.Context, r *request) (kmsg.Response, error) 
 		if got := resp.bytes(i); got > 0 {
 			n += got
 			whole = false
+		} else if s.to.HighWatermark > s.req.FetchOffset {
+			if misses++; misses == maxMisses {
+				budget = n // the rest is answered without records
+			}
 		}
 	}
 	resp.settle(n)
