@@ -167,8 +167,9 @@ func (c *client) fetch(t *testing.T, to []target, ss []*series, at []int64, each
 	}
 }
 
-// offsetAt asks for the first offset with a timestamp not before at.
-func (c *client) offsetAt(t *testing.T, to target, at int64) int64 {
+// listed asks for the first offset with a timestamp not before at, -1 for the
+// end.
+func (c *client) listed(t *testing.T, to target, at int64) (offset int64, code int16) {
 	t.Helper()
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
@@ -179,10 +180,17 @@ func (c *client) offsetAt(t *testing.T, to target, at int64) int64 {
 	rt.Partitions = append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
 	p := ask[*kmsg.ListOffsetsResponse](t, c, 5, req).Topics[0].Partitions[0]
-	if p.ErrorCode != 0 {
-		t.Fatalf("offset of %s-%d at %d: code %d", to.topic, to.n, at, p.ErrorCode)
+	return p.Offset, p.ErrorCode
+}
+
+// offsetAt is listed without an error.
+func (c *client) offsetAt(t *testing.T, to target, at int64) int64 {
+	t.Helper()
+	offset, code := c.listed(t, to, at)
+	if code != 0 {
+		t.Fatalf("offset of %s-%d at %d: code %d", to.topic, to.n, at, code)
 	}
-	return p.Offset
+	return offset
 }
 
 // join makes the client the one member of a group, up to its assignment.

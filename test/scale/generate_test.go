@@ -3,9 +3,12 @@ package scale
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,10 +33,48 @@ func (g target) subject() string { return fmt.Sprintf("kafka.%s.%d", g.topic, g.
 // generator fills partitions as a gateway would: its own appends, with its own
 // headers, snapshots and index.
 type generator struct {
-	store *jetstream.Store
-	host  *partition.Host
-	pipe  *pipeline
-	open  map[target]*partition.Partition
+	store   *jetstream.Store
+	records *records
+	host    *partition.Host
+	pipe    *pipeline
+	open    map[target]*partition.Partition
+}
+
+// records is the table of partition records, which refuses snapshots when told
+// to.
+type records struct {
+	pubsub.Table
+	frozen atomic.Bool
+}
+
+// Set implements pubsub.Table.
+func (r *records) Set(ctx context.Context, w pubsub.Write) (pubsub.Rev, error) {
+	if r.frozen.Load() && strings.Contains(w.Key, ".s.") {
+		return 0, pubsub.ErrUnavailable
+	}
+	return r.Table.Set(ctx, w)
+}
+
+// loseSnapshot deletes what the record of a partition names as its snapshot.
+func (r *records) loseSnapshot(t *testing.T, of target) {
+	t.Helper()
+	v, err := r.Get(t.Context(), fmt.Sprintf("%s.%d", of.id, of.n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var record struct{ Snapshot struct{ Chunks []string } }
+	if err := json.Unmarshal(v.Data, &record); err != nil || len(record.Snapshot.Chunks) == 0 {
+		t.Fatalf("record %s names no snapshot: %v", v.Data, err)
+	}
+	for _, k := range record.Snapshot.Chunks {
+		old, err := r.Get(t.Context(), k)
+		if err == nil {
+			_, err = pubsub.Put(t.Context(), r.Table, pubsub.Write{Key: k, Expect: old.Rev, Delete: true})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func newGenerator(t *testing.T, url string) *generator {
@@ -43,17 +84,16 @@ func newGenerator(t *testing.T, url string) *generator {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	records, err := store.Table(t.Context(), pubsub.TableConfig{Name: "kafka-partitions", Replicas: 1})
+	table, err := store.Table(t.Context(), pubsub.TableConfig{Name: "kafka-partitions", Replicas: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &generator{store: store, pipe: newPipeline(t, url), open: map[target]*partition.Partition{}}
-	g.host = partition.NewHost(partition.Env{Store: store, Records: records, Gateway: "scale", Subjects: "kafka.>"})
-	ctx, stop := context.WithCancel(context.Background())
+	g := &generator{store: store, records: &records{Table: table}, pipe: newPipeline(t, url), open: map[target]*partition.Partition{}}
+	g.host = partition.NewHost(partition.Env{Store: store, Records: g.records, Gateway: "scale", Subjects: "kafka.>"})
 	done := make(chan error, 1)
-	go func() { done <- g.host.Run(ctx) }()
+	go func() { done <- g.host.Run(context.Background()) }()
 	t.Cleanup(func() {
-		stop()
+		g.host.Stop()
 		if err := <-done; err != nil {
 			t.Errorf("generator: %v", err)
 		}
@@ -61,13 +101,15 @@ func newGenerator(t *testing.T, url string) *generator {
 	return g
 }
 
-// stop ends the host without a snapshot, as a kill would.
-func (g *generator) stop(t *testing.T) {
+// close ends it without a snapshot, as a kill would, but with all stored.
+func (g *generator) close(t *testing.T) {
 	t.Helper()
 	if err := g.pipe.flushAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	g.host.Stop()
+	g.store.Close()
+	g.pipe.nc.Close()
 }
 
 // drain writes the snapshots that are due at a shutdown.
@@ -149,16 +191,21 @@ func (g *generator) fill(ctx context.Context, p *partition.Partition, s *series,
 	return nil
 }
 
-// partition opens one, empty or as this generator has left it.
-func (g *generator) partition(to target) *partition.Partition {
+// partition opens one.
+func (g *generator) partition(ctx context.Context, to target) (*partition.Partition, error) {
 	p := g.open[to]
 	if p == nil {
-		log := g.pipe.log(g.store.Log(to.stream(), to.subject()), to.subject(), 0)
+		log := g.store.Log(to.stream(), to.subject())
+		b, err := log.Bounds(ctx)
+		if err != nil {
+			return nil, err
+		}
+		log = g.pipe.log(log, to.subject(), b.Last)
 		p = g.host.Open(partition.OpenSpec{Topic: to.topic, ID: to.id, Partition: to.n, Log: log,
 			Config: partition.Config{MaxMessageBytes: 1 << 20, MaxAheadMillis: time.Hour.Milliseconds(), MaxBehindMillis: 1 << 60}})
 		g.open[to] = p
 	}
-	return p
+	return p, nil
 }
 
 // fillAll fills many, some at a time.
@@ -173,9 +220,12 @@ func (g *generator) fillAll(t *testing.T, to []target, ss []*series, messages in
 		workers.Go(func() {
 			for i := range next {
 				mu.Lock()
-				p := g.partition(to[i])
+				p, err := g.partition(t.Context(), to[i])
 				mu.Unlock()
-				if err := g.fill(t.Context(), p, ss[i], messages); err != nil {
+				if err == nil {
+					err = g.fill(t.Context(), p, ss[i], messages)
+				}
+				if err != nil {
 					mu.Lock()
 					failed = err
 					mu.Unlock()

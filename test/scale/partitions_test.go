@@ -50,14 +50,13 @@ func manyPartitions(t *testing.T, o testkit.Options, url string, topics, each, m
 	begin = time.Now()
 	g.drain(t)
 	t.Logf("wrote %d snapshots in %v", len(allTo), time.Since(begin).Round(time.Millisecond))
-	g.stop(t)
+	g.close(t)
 	if embedded {
 		now, peak := first.memory(t)
 		t.Logf("memory after filling: %.1f MB, at most %.1f MB", float64(now)/1e6, float64(peak)/1e6)
 		begin = time.Now()
 		first.Stop(t)
 		t.Logf("%-44s %8.1f ms", "stop", float64(time.Since(begin).Microseconds())/1000)
-		g.store.Close() // before the server comes back
 	}
 
 	gw, ready := launch(t, o)
