@@ -13,7 +13,7 @@ export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
 .NOTPARALLEL:
-.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim vuln deploy e2e test clean
+.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim vuln deploy faults e2e test clean
 
 all: build
 
@@ -73,6 +73,10 @@ vuln: ## known holes in what we use
 deploy: ## Dockerfile and manifests: image assembled and run, cluster of the manifests
 	$(REPORT) -dir test/deploy deploy -count=1 ./...
 
+faults: ## the store slow, full, gone, restarted, lagging, under the real process
+	cd test/faults && go vet ./...
+	$(REPORT) -dir test/faults -progress 2 faults -count=1 -timeout 10m ./...
+
 e2e: setup $(addprefix e2e-,$(E2E)) ## real clients, one suite after another
 
 # One suite alone: make e2e-cli, make e2e-kill BROKERS=nats-2.10.29
@@ -81,7 +85,7 @@ $(addprefix e2e-,$(E2E)): e2e-%:
 
 test: ## all: setup, unit tests, race detector, NATS versions, real clients; totals at the end
 	@rm -rf .cache/report
-	@ok=0; for step in setup check race contract deploy e2e; do \
+	@ok=0; for step in setup check race contract deploy faults e2e; do \
 		echo "== make $$step"; $(MAKE) --no-print-directory -k $$step || ok=1; \
 	done; \
 	echo "== totals"; $(REPORT) -total || ok=1; exit $$ok
