@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hanzoai/stream/test/e2e/broker"
+	"github.com/hanzoai/stream/test/e2e/tools"
 )
 
 const offsetsTopic = "__consumer_offsets"
@@ -222,6 +223,10 @@ func follow(t *testing.T, b *broker.Broker) {
 	}
 	if int64(n) >= end.Offset/2 {
 		t.Errorf("%d records at %d offsets: what was overwritten is still there", n, end.Offset)
+	}
+	// So does a client that ends there.
+	if got := lines(tools.Kcat(t, "-C", "-b", b.Addr, "-t", offsetsTopic, "-o", "beginning", "-e", "-q", "-f", "%o\n").Must(t).Stdout); len(got) != n {
+		t.Errorf("kcat: %d records, franz-go: %d", len(got), n)
 	}
 	os, err := adm.ListOffsetsAfterMilli(ctx, time.Now().Add(-time.Hour).UnixMilli(), offsetsTopic)
 	if o, ok := os.Lookup(offsetsTopic, 0); err != nil || !ok || o.Err != nil || o.Offset < 0 || o.Offset >= end.Offset {
