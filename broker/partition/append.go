@@ -19,6 +19,11 @@ const (
 	// giveUp is how long a request is tried before it gets an error; clients
 	// give up after 30 s or more.
 	giveUp = 20 * time.Second
+	// groupBytes is the size from which batches do not share a message. Large
+	// ones gain nothing by it and are copied for it; and a reader that asks for
+	// one megabyte at a time, as most clients do, would have the whole message
+	// read again for each.
+	groupBytes = 1 << 20
 )
 
 // pending is one submitted batch.
@@ -139,7 +144,7 @@ func (p *Partition) joinLocked(g *group) {
 	n := 0
 	for _, m := range p.queue {
 		size, room := g.size+len(m.batch), g.room+entrySize(&m.entry)
-		if len(g.members)+n > 0 && (len(g.members)+n == maxBatches || room > maxHeaderBytes || size+room > p.host.payload) {
+		if len(g.members)+n > 0 && (len(g.members)+n == maxBatches || room > maxHeaderBytes || size > groupBytes || size+room > p.host.payload) {
 			break
 		}
 		g.size, g.room = size, room

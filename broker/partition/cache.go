@@ -162,6 +162,7 @@ type hint struct {
 	offset types.Offset
 	seq    pubsub.Seq
 	base   types.Offset
+	size   int // of the message before
 }
 
 func (h *hints) put(x hint) {

@@ -103,6 +103,11 @@ func (p *Partition) Read(ctx context.Context, r ReadRequest) (ReadResult, error)
 	if err != nil {
 		return ReadResult{}, err
 	}
+	p.mu.Lock()
+	if h, ok := p.hints.find(v.offset); ok {
+		c.size = h.size
+	}
+	p.mu.Unlock()
 	p.host.cache.from(p, seq, c.message)
 	if c.seq != 0 || c.full {
 		p.host.metrics.reads.WithLabelValues("cache").Inc()
@@ -117,7 +122,7 @@ func (p *Partition) Read(ctx context.Context, r ReadRequest) (ReadResult, error)
 	}
 	if c.next > 0 {
 		p.mu.Lock()
-		p.hints.put(hint{c.next, c.nextSeq, c.nextBase})
+		p.hints.put(hint{c.next, c.nextSeq, c.nextBase, c.size})
 		p.mu.Unlock()
 	}
 	return res, nil
@@ -130,7 +135,8 @@ type collector struct {
 	whole         bool
 	res           *ReadResult
 
-	seq pubsub.Seq // last message taken
+	seq  pubsub.Seq // last message taken
+	size int        // of that message, or of the one before where we went on
 	// where reading goes on: the offset, its message and that message's base
 	next, nextBase types.Offset
 	nextSeq        pubsub.Seq
@@ -143,7 +149,7 @@ type collector struct {
 // wanted.
 func (c *collector) message(seq pubsub.Seq, data []byte) bool {
 	begin, at, base := -1, 0, types.NoOffset
-	c.seq = seq
+	c.seq, c.size = seq, len(data)
 	for at < len(data) {
 		b, rest, err := serde.ParseBatch(data[at:])
 		if err != nil {
@@ -199,7 +205,9 @@ func (p *Partition) readWithin(ctx context.Context, seq pubsub.Seq, base types.O
 // comes short or is stale is tried again, then the leader is asked; nothing at
 // all is an error, never an empty success.
 func (p *Partition) readStore(ctx context.Context, seq pubsub.Seq, base types.Offset, c *collector) error {
-	limit := pubsub.Limit{MaxBytes: min(max(c.budget, 1), readBytes)}
+	// The store sends the message that crosses the limit too. Where messages are
+	// as large as the last one, none is sent that does not fit.
+	limit := pubsub.Limit{MaxBytes: min(max(c.budget-c.size, 1), readBytes)}
 	if c.one {
 		limit = pubsub.Limit{MaxBytes: 1, MaxMessages: 1}
 	}
