@@ -85,6 +85,11 @@ func (b *bench) start(v view, name string) *server {
 	s.cl = cl
 	b.t.Cleanup(cl.Close)
 	testkit.Poll(b.t, time.Minute, "first answer of "+name, func() error {
+		select {
+		case <-s.process.Exited():
+			b.t.Fatalf("%s has ended:\n%s", name, s.process.Log())
+		default:
+		}
 		ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 		defer cancel()
 		return cl.Ping(ctx)
