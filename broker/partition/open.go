@@ -9,16 +9,23 @@ import (
 	"github.com/hanzoai/stream/pubsub"
 )
 
-// openTimeout bounds one attempt to load a partition.
+// openTimeout is the longest silence of the store while a partition is loaded.
+// The load as a whole has no bound: without its snapshot a long partition is
+// read anew, header by header, and an attempt that was cut off would have to
+// begin at the start.
 const openTimeout = 30 * time.Second
 
 // open loads the partition: the record, the snapshot it names, and the headers
 // of the messages after it. It never reads the whole log unless no snapshot
 // counts.
 func (p *Partition) open(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	silence := time.AfterFunc(openTimeout, cancel)
+	defer silence.Stop()
+	heard := func() { silence.Reset(openTimeout) }
 	for attempt := 0; ; attempt++ {
+		heard()
 		r, _, err := p.fetchRecord(ctx)
 		if err != nil {
 			return err
@@ -29,7 +36,7 @@ func (p *Partition) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		again, err := p.openFrom(ctx, r)
+		again, err := p.openFrom(ctx, r, heard)
 		if err != nil {
 			return fmt.Errorf("open partition %s: %w", p, err)
 		}
@@ -47,9 +54,9 @@ func (p *Partition) open(ctx context.Context) error {
 	}
 }
 
-// openFrom loads the state as the record describes it. again asks for a newer
-// record.
-func (p *Partition) openFrom(ctx context.Context, r *record) (again bool, err error) {
+// openFrom loads the state as the record describes it. heard is called when the
+// store has said something. again asks for a newer record.
+func (p *Partition) openFrom(ctx context.Context, r *record, heard func()) (again bool, err error) {
 	bound, cancel := context.WithTimeout(ctx, askTimeout)
 	b, err := p.log.Bounds(bound)
 	cancel()
@@ -124,6 +131,7 @@ func (p *Partition) openFrom(ctx context.Context, r *record) (again bool, err er
 		return p.hole(ctx, st.seq+1, b)
 	}
 	// Whatever comes after b.Last arrives as news or by the next question.
+	heard()
 	snapshotSeq := st.seq
 	messages := 0
 	bytes, headers := 0, 0
@@ -146,7 +154,9 @@ func (p *Partition) openFrom(ctx context.Context, r *record) (again bool, err er
 			}
 			st.apply(&d)
 			ix.add(&d)
-			messages++
+			if messages++; messages%span == 0 {
+				heard()
+			}
 			bytes += d.size
 			headers += d.headers
 			return nil

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -449,4 +450,44 @@ func TestStoredIndexParts(t *testing.T) {
 		}
 		check(w.gateway(memory.Faults{}))
 	})
+}
+
+// slowLog takes its time for each interval of headers.
+type slowLog struct {
+	pubsub.Log
+	pause time.Duration
+}
+
+func (l slowLog) Headers(ctx context.Context, from, to pubsub.Seq, fn func(pubsub.Message) error) error {
+	return l.Log.Headers(ctx, from, to, func(m pubsub.Message) error {
+		if m.Seq%span == 0 && !sleep(ctx, l.pause) {
+			return ctx.Err()
+		}
+		return fn(m)
+	})
+}
+
+// A load that gets on may take as long as it needs; one that does not, ends.
+func TestLongLoadEnds(t *testing.T) {
+	const intervals = 6
+	for pause, want := range map[time.Duration]error{openTimeout / 2: nil, 2 * openTimeout: pubsub.ErrUnavailable} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, memory.Config{})
+			a := w.gateway(memory.Faults{})
+			for range intervals * span {
+				a.mustProduce(batch(1))
+			}
+			a.kill() // before any snapshot
+			g := w.gateway(memory.Faults{})
+			g.p.log = slowLog{g.p.log, pause}
+			began := time.Now()
+			err := g.p.ready(t.Context())
+			if !errors.Is(err, want) {
+				t.Errorf("with %v per interval: %v, want %v", pause, err, want)
+			}
+			if took := time.Since(began); want == nil && took < 2*openTimeout || want != nil && took > 2*openTimeout {
+				t.Errorf("with %v per interval it took %v", pause, took)
+			}
+		})
+	}
 }
