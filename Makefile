@@ -13,7 +13,7 @@ export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
 .NOTPARALLEL:
-.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim vuln deploy faults e2e test clean
+.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim scale vuln deploy faults e2e test clean
 
 all: build
 
@@ -44,6 +44,9 @@ contract: ## the store's contract against the NATS versions of the field
 
 sim: ## several gateways, faults from a seed
 	$(REPORT) sim -count=1 ./test/sim/...
+
+scale: ## 2,000,000 messages in one partition, 1,000 partitions: times and memory
+	STREAM_SCALE=full go test -v -count=1 -timeout 20m ./test/scale
 
 fuzz: ## every fuzz target for FUZZTIME
 	@set -e; for f in $$(grep -rlE '^func Fuzz' --include='*_test.go' . | grep -v '^./test/e2e/'); do \
