@@ -45,6 +45,10 @@ contract: ## the store's contract against the NATS versions of the field
 sim: ## several gateways, faults from a seed
 	$(REPORT) sim -count=1 ./test/sim/...
 
+hostile: ## bad clients against the real process, alone: it measures time
+	go vet -tags hostile ./test/hostile
+	$(REPORT) hostile -tags hostile -count=1 -timeout 10m ./test/hostile
+
 scale: ## 2,000,000 messages in one partition, 1,000 partitions: times and memory
 	STREAM_SCALE=full go test -v -count=1 -timeout 20m ./test/scale
 
