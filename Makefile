@@ -13,7 +13,7 @@ export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
 .NOTPARALLEL:
-.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim scale vuln deploy faults e2e test clean
+.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim scale vuln deploy faults hostile e2e test clean
 
 all: build
 
@@ -92,7 +92,7 @@ $(addprefix e2e-,$(E2E)): e2e-%:
 
 test: ## all: setup, unit tests, race detector, NATS versions, real clients; totals at the end
 	@rm -rf .cache/report
-	@ok=0; for step in setup check race contract deploy faults e2e; do \
+	@ok=0; for step in setup check race contract deploy faults hostile e2e; do \
 		echo "== make $$step"; $(MAKE) --no-print-directory -k $$step || ok=1; \
 	done; \
 	echo "== totals"; $(REPORT) -total || ok=1; exit $$ok
