@@ -72,13 +72,16 @@ func TestSlowStoreShare(t *testing.T) {
 		slow = false
 		mu.Unlock()
 		g.mustProduce(append([]byte{}, one...))
-		if g.p.slow || g.host.slow.Load() != 0 || g.p.queueBytes != 0 {
-			t.Fatalf("slow %v, %d slow partitions, %d bytes queued", g.p.slow, g.host.slow.Load(), g.p.queueBytes)
-		}
 		if bs := g.read(0); len(bs) != 12 {
 			t.Fatalf("%d batches stored", len(bs))
 		}
 		g.kill()
+		synctest.Wait() // the appender has ended
+		g.p.mu.Lock()
+		defer g.p.mu.Unlock()
+		if g.p.slow || g.host.slow.Load() != 0 || g.p.queueBytes != 0 {
+			t.Fatalf("slow %v, %d slow partitions, %d bytes queued", g.p.slow, g.host.slow.Load(), g.p.queueBytes)
+		}
 	})
 }
 
