@@ -31,6 +31,8 @@ fmt:
 vet:
 	go vet ./...
 	cd test/e2e && go vet ./...
+	cd test/faults && go vet ./...
+	cd test/deploy && go vet ./...
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; else echo "golangci-lint is not installed: not run"; fi
 
 unit:
@@ -42,8 +44,8 @@ race:
 contract: ## the store's contract against the NATS versions of the field
 	STREAM_TEST_NATS_VERSIONS=2.10.29,2.11.x,2.x $(REPORT) -skips fail contract -count=1 -run '^TestContractServers$$' ./pubsub/jetstream
 
-sim: ## several gateways, faults from a seed
-	$(REPORT) sim -count=1 ./test/sim/...
+sim: ## several gateways, faults from a seed: SIM_SEEDS=10000, or SIM_SEED=n SIM_REPEAT=50
+	SIM_SEEDS=$(or $(SIM_SEEDS),10000) $(REPORT) sim -count=1 -timeout 15m ./test/sim/...
 
 hostile: ## bad clients against the real process, alone: it measures time
 	go vet -tags hostile ./test/hostile
@@ -90,9 +92,9 @@ e2e: setup $(addprefix e2e-,$(E2E)) ## real clients, one suite after another
 $(addprefix e2e-,$(E2E)): e2e-%:
 	$(REPORT) -dir test/e2e -skips $(if $(filter true,$(CI)),fail,list) -progress 3 $* -count=1 -timeout 15m ./$*
 
-test: ## all: setup, unit tests, race detector, NATS versions, real clients; totals at the end
+test: ## all: unit tests under the race detector, NATS versions, faults, real clients; totals at the end
 	@rm -rf .cache/report
-	@ok=0; for step in setup check race contract deploy faults hostile e2e; do \
+	@ok=0; for step in setup fmt vet race contract sim deploy faults hostile e2e; do \
 		echo "== make $$step"; $(MAKE) --no-print-directory -k $$step || ok=1; \
 	done; \
 	echo "== totals"; $(REPORT) -total || ok=1; exit $$ok
