@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/hanzoai/stream/test/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,6 +27,17 @@ func sized(small, large int) int {
 		return large
 	}
 	return small
+}
+
+// startNATS starts the server to measure on: the first of
+// STREAM_TEST_NATS_VERSIONS, else the version that the product embeds.
+func startNATS(t *testing.T) *testkit.NATSServer {
+	t.Helper()
+	var o testkit.NATSOptions
+	if vs := testkit.NATSVersions(); len(vs) > 0 {
+		o.Version = vs[0]
+	}
+	return testkit.StartNATS(t, o)
 }
 
 // promise reports a time and, where times count, holds it against the promise.

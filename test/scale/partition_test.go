@@ -12,7 +12,7 @@ import (
 // that knows nothing of it, whose caches are cold for each question.
 func TestLongPartition(t *testing.T) {
 	messages := sized(20_000, 2_000_000)
-	nats := testkit.StartNATS(t, testkit.NATSOptions{})
+	nats := startNATS(t)
 	o := testkit.Options{PubsubURL: nats.URL}
 
 	first, _ := launch(t, o)

@@ -12,7 +12,7 @@ import (
 // data, and touching all of them costs little memory.
 func TestManyPartitions(t *testing.T) {
 	topics, each, messages := sized(2, 10), sized(20, 100), sized(100, 1000)
-	nats := testkit.StartNATS(t, testkit.NATSOptions{})
+	nats := startNATS(t)
 	o := testkit.Options{PubsubURL: nats.URL}
 	manyPartitions(t, o, nats.URL, topics, each, messages, false)
 }
