@@ -318,11 +318,6 @@ func (p *Partition) commit(g *group) {
 					return
 				}
 				continue
-			case outcomeAbsent:
-				// A server with a full disk may answer questions and say nothing
-				// to writes.
-				p.fail(g, fmt.Errorf("append to %s: the store answers but takes no writes; is its disk full?: %w", p, pubsub.ErrUnavailable), "the store takes no writes")
-				return
 			default:
 				p.fail(g, kerr.RequestTimedOut, "the store did not say whether the append was stored")
 				return

@@ -13,7 +13,6 @@ type outcome int
 
 const (
 	outcomeUnresolved outcome = iota // nobody knows; nothing more was sent
-	outcomeAbsent                    // it was not there when last asked, and no copy was answered
 	outcomeStored                    // our message is stored at its sequence
 	outcomeAgain                     // it is not and never will be: decide again
 	outcomeRebuilt                   // it was or it was not, and is purged by now
@@ -42,16 +41,11 @@ func (p *Partition) resolve(g *group, e pubsub.Entry) (o outcome) {
 		p.host.metrics.unknown.WithLabelValues(result).Inc()
 	}()
 	ours := g.meta.seq
-	absent := false // the leader's last word
 	for wait := time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		if ctx.Err() != nil || p.host.clock().Sub(g.began) > giveUp || p.stopMessage() != "" {
-			if absent {
-				return outcomeAbsent
-			}
 			return outcomeUnresolved
 		}
 		b, err := p.bounds(ctx)
-		absent = err == nil && b.Last+1 == ours
 		switch {
 		case err != nil:
 		case b.Last+1 < ours:
@@ -64,7 +58,9 @@ func (p *Partition) resolve(g *group, e pubsub.Entry) (o outcome) {
 			case errors.Is(err, pubsub.ErrTooLarge):
 				return outcomeAgain
 			case errors.Is(err, pubsub.ErrFull):
-				return outcomeAbsent // no use in waiting; the client tries again
+				// No use in waiting. That this copy was refused proves nothing
+				// about the first one, which may be on its way still.
+				return outcomeUnresolved
 			}
 			// A conflict means that a message has arrived at our sequence,
 			// perhaps the first copy: the next round reads it.

@@ -158,6 +158,39 @@ func TestLostAckUnresolved(t *testing.T) {
 	})
 }
 
+// The copy is refused, or nothing is taken for as long as we ask, while the first
+// one is late: 7, which says that nobody knows, and never an error that says
+// that nothing is stored.
+func TestLostAckFirstCopyIsLate(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		copy memory.WriteFault
+	}{
+		{"copy refused by a full store", memory.WriteFault{Err: pubsub.ErrFull}},
+		{"no copy is taken", memory.WriteFault{Drop: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, memory.Config{})
+				n := 0
+				g := w.gateway(memory.Faults{Append: func(memory.Op) memory.WriteFault {
+					if n++; n == 1 {
+						return memory.WriteFault{Late: time.Minute}
+					}
+					return c.copy
+				}})
+				if a := g.produce(AppendRequest{Records: batch(2)}); !errors.Is(a.Err, kerr.RequestTimedOut) {
+					t.Fatalf("%+v: it is stored a minute later", a)
+				}
+				time.Sleep(2 * time.Minute)
+				if n := len(w.server.Messages(testLog)); n != 1 {
+					t.Fatalf("%d messages, want the late one", n)
+				}
+			})
+		})
+	}
+}
+
 // Purged before the outcome was known: the producer table decides for an
 // idempotent producer, nobody can for another.
 func TestLostAckPurgedMeanwhile(t *testing.T) {
