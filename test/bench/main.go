@@ -328,6 +328,7 @@ func (b *bench) findVersions() {
 	say("java", b.tools.java, "-version")
 	say("go", "go", "env", "GOVERSION")
 	say("kernel", "uname", "-sr")
+	b.versions["kernel"], _, _ = strings.Cut(b.versions["kernel"], "-") // without the machine's own suffix
 	b.versions["Apache Kafka"] = "4.3.1"
 	b.versions["nats bench"] = natsCLI
 	b.versions["rdkafka_performance"] = "of node-rdkafka " + nodeRdkafka
