@@ -45,7 +45,7 @@ func (m *pending) failLater(err error, message string, delay time.Duration) {
 // block. r.Records belongs to the partition until then.
 func (p *Partition) Submit(r AppendRequest, done func(AppendResult)) {
 	m := &pending{done: done, at: p.host.clock()}
-	m.check(&r, p.config.Load(), p.host.largest, m.at.UnixMilli())
+	m.check(&r, p.Config(), p.host.largest, m.at.UnixMilli())
 	if m.err != nil {
 		m.done(AppendResult{Err: m.err, Message: m.message, BaseOffset: types.NoOffset, LogStart: types.NoOffset, AppendTime: -1, Records: m.records})
 		return

@@ -201,7 +201,7 @@ func (p *Partition) recordAt(ctx context.Context, x place, v view, want func(int
 	if c.bad {
 		return LookupResult{}, false, p.unreadable(ctx, x.seq)
 	}
-	limit := p.config.Load().MaxMessageBytes
+	limit := p.Config().MaxMessageBytes
 	for _, data := range res.Batches {
 		for len(data) > 0 {
 			b, rest, err := serde.ParseBatch(data)

@@ -107,8 +107,14 @@ func own(err error) error {
 // String is topic-partition, as in logs.
 func (p *Partition) String() string { return fmt.Sprintf("%s-%d", p.topic, p.n) }
 
-// Configure replaces the configuration for what is submitted from now on.
+// Configure replaces the configuration, for what is submitted and for retention
+// from now on.
 func (p *Partition) Configure(c Config) { p.config.Store(&c) }
+
+// Config is the newest configuration. Whoever needs one asks each time: a change
+// reaches an open partition by Configure, within a second of its being stored.
+// What it points to is never written to.
+func (p *Partition) Config() *Config { return p.config.Load() }
 
 // ready returns nil if the state is loaded; else it loads it.
 func (p *Partition) ready(ctx context.Context) error {

@@ -6,13 +6,27 @@ import (
 	"github.com/hanzoai/stream/types"
 )
 
-// Config are the topic's settings that a partition obeys.
+// Config are the settings in force for a topic's partitions: what was set on the
+// topic, else the cluster's dynamic default, else the configured one. A value is
+// never changed: a change of the settings makes a new one, see Partition.Config.
 type Config struct {
-	MaxMessageBytes int   // largest batch, 12 bytes of overhead included
+	MaxMessageBytes int   // max.message.bytes: largest batch, 12 bytes of overhead included
 	LogAppendTime   bool  // message.timestamp.type
 	MaxAheadMillis  int64 // message.timestamp.after.max.ms
 	MaxBehindMillis int64 // message.timestamp.before.max.ms
 	KeysRequired    bool  // cleanup.policy contains compact
+	// Retained says that cleanup.policy contains delete: only then do the two
+	// retention settings mean anything. (local.retention is part of neither.)
+	Retained        bool
+	RetentionMillis int64 // retention.ms, negative: no limit
+	RetentionBytes  int64 // retention.bytes of one partition, negative: no limit
+	// Compression is compression.type: producer, uncompressed, gzip, snappy,
+	// lz4 or zstd; "" is producer. CompressionLevel is that codec's level, -1
+	// with gzip its default; 0 where the codec has no level.
+	Compression      string
+	CompressionLevel int
+	// MinInsync is min.insync.replicas; 0 is 1.
+	MinInsync int
 }
 
 // AppendRequest is one partition's share of a produce request.

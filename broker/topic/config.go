@@ -118,14 +118,31 @@ func (ts *Topics) TopicConfigs(t *Topic) []ConfigValue {
 
 // Effective is what a topic's partitions obey.
 func (ts *Topics) Effective(t *Topic) partition.Config {
-	size, _ := ts.value(t.Configs, byKey[maxMessageBytes])
-	n, _ := strconv.Atoi(strings.TrimSpace(size))
+	text := func(name string) string {
+		v, _ := ts.value(t.Configs, byKey[name])
+		return strings.TrimSpace(v)
+	}
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(text(name), 10, 64)
+		return n
+	}
+	policy, codec := list(text(cleanupPolicy)), text(compressionType)
+	level := int64(0)
+	if k := "compression." + codec + ".level"; byKey[k] != nil {
+		level = number(k)
+	}
 	return partition.Config{
-		MaxMessageBytes: n,
-		LogAppendTime:   strings.TrimSpace(t.Configs[timestampType]) == logAppendTime,
-		MaxAheadMillis:  number64(t.Configs, timestampAfter),
-		MaxBehindMillis: number64(t.Configs, timestampBefore),
-		KeysRequired:    slices.Contains(list(t.Configs[cleanupPolicy]), "compact"),
+		MaxMessageBytes:  int(number(maxMessageBytes)),
+		LogAppendTime:    text(timestampType) == logAppendTime,
+		MaxAheadMillis:   number(timestampAfter),
+		MaxBehindMillis:  number(timestampBefore),
+		KeysRequired:     slices.Contains(policy, "compact"),
+		Retained:         slices.Contains(policy, "delete"),
+		RetentionMillis:  number(retentionMillis),
+		RetentionBytes:   number(retentionBytes),
+		Compression:      codec,
+		CompressionLevel: int(level),
+		MinInsync:        int(number(minInsync)),
 	}
 }
 

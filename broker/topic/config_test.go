@@ -212,11 +212,20 @@ func TestEffective(t *testing.T) {
 		configs map[string]string
 		want    partition.Config
 	}{
-		{nil, partition.Config{MaxMessageBytes: 1048588, MaxAheadMillis: 3600000, MaxBehindMillis: long}},
+		{nil, partition.Config{MaxMessageBytes: 1048588, MaxAheadMillis: 3600000, MaxBehindMillis: long,
+			Retained: true, RetentionMillis: 604800000, RetentionBytes: -1, Compression: "producer", MinInsync: 1}},
 		{map[string]string{
 			"max.message.bytes": "777", "message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact",
 			"message.timestamp.after.max.ms": "5", "message.timestamp.before.max.ms": "6",
-		}, partition.Config{MaxMessageBytes: 777, LogAppendTime: true, MaxAheadMillis: 5, MaxBehindMillis: 6, KeysRequired: true}},
+		}, partition.Config{MaxMessageBytes: 777, LogAppendTime: true, MaxAheadMillis: 5, MaxBehindMillis: 6, KeysRequired: true,
+			RetentionMillis: 604800000, RetentionBytes: -1, Compression: "producer", MinInsync: 1}},
+		{map[string]string{
+			"cleanup.policy": "compact, delete", "retention.ms": "-1", "retention.bytes": "9", "min.insync.replicas": "2",
+			"compression.type": "zstd", "compression.zstd.level": "-7",
+		}, partition.Config{MaxMessageBytes: 1048588, MaxAheadMillis: 3600000, MaxBehindMillis: long, KeysRequired: true, Retained: true,
+			RetentionMillis: -1, RetentionBytes: 9, Compression: "zstd", CompressionLevel: -7, MinInsync: 2}},
+		{map[string]string{"compression.type": "gzip"}, partition.Config{MaxMessageBytes: 1048588, MaxAheadMillis: 3600000, MaxBehindMillis: long,
+			Retained: true, RetentionMillis: 604800000, RetentionBytes: -1, Compression: "gzip", CompressionLevel: -1, MinInsync: 1}},
 	} {
 		if got := g.Effective(&Topic{Configs: c.configs}); got != c.want {
 			t.Errorf("%v: %+v, want %+v", c.configs, got, c.want)
