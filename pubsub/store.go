@@ -33,6 +33,13 @@ type Info struct {
 	MaxReplicas int    // how many replicas a stream can have: 1 unless clustered
 }
 
+// Space is how much fits into a store, in bytes; -1: no limit is known.
+type Space struct {
+	Dir   string // the folder it is kept in; "" if that is not on this machine
+	Total int64
+	Free  int64 // never below 0 if known
+}
+
 // Store makes logs and tables. Safe for concurrent use.
 type Store interface {
 	Info() Info
@@ -43,6 +50,8 @@ type Store interface {
 	OnConnection(fn func(up bool))
 	// Ping makes one round trip to JetStream itself.
 	Ping(ctx context.Context) error
+	// Space asks how much fits: of files, or of memory.
+	Space(ctx context.Context, memory bool) (Space, error)
 
 	// CreateLog creates a log. If one of that name with the same config and
 	// metadata exists already it succeeds. ErrExists: the name or the subject

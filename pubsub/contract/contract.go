@@ -18,12 +18,7 @@ const patience = 20 * time.Second
 // in a cleanup; all calls may lead to one server, which may hold other logs and
 // tables already: the suite makes up names of its own. The subtests run in
 // parallel.
-func Run(t *testing.T, open func(t *testing.T) pubsub.Store) { run(t, open, false) }
-
-// RunAlone tests a store that sends no news, because nobody else can append.
-func RunAlone(t *testing.T, open func(t *testing.T) pubsub.Store) { run(t, open, true) }
-
-func run(t *testing.T, open func(t *testing.T) pubsub.Store, alone bool) {
+func Run(t *testing.T, open func(t *testing.T) pubsub.Store) {
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, pubsub.Store)
@@ -47,8 +42,8 @@ func run(t *testing.T, open func(t *testing.T) pubsub.Store, alone bool) {
 		{"Headers", headers},
 		{"HeadersLong", headersLong},
 		{"Trim", trim},
-		{"Follow", func(t *testing.T, s pubsub.Store) { followNews(t, s, alone) }},
-		{"FollowCancel", func(t *testing.T, s pubsub.Store) { followCancel(t, s, alone) }},
+		{"Follow", followNews},
+		{"FollowCancel", followCancel},
 		{"TableOpenTwice", tableOpenTwice},
 		{"TableValue", tableValue},
 		{"TableConflict", tableConflict},

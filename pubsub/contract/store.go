@@ -21,6 +21,13 @@ func info(t *testing.T, s pubsub.Store) {
 		t.Error("not connected")
 	}
 	noErr(t, "Ping", s.Ping(timeout(t)))
+	for _, memory := range []bool{false, true} {
+		space, err := s.Space(timeout(t), memory)
+		noErr(t, "Space", err)
+		if known := space.Total >= 0; known != (space.Free >= 0) || space.Free > space.Total || space.Free < -1 {
+			t.Errorf("Space: %+v", space)
+		}
+	}
 	s.OnConnection(func(bool) {})
 	if i.MaxReplicas == 1 {
 		name := unique("log")

@@ -39,6 +39,16 @@ func reserve(total uint64) uint64 { return min(max(total/32, minReserve), maxRes
 // a write could end the stream's writes until the server is started again.
 func (s *Server) HasRoom() bool { return !s.room.full.Load() }
 
+// Disk tells the folder, the bytes of its disk and how many of them may still be
+// written before HasRoom says no.
+func (s *Server) Disk() (dir string, total, free int64, err error) {
+	f, t, err := diskSpace(s.config.Dir)
+	if err != nil {
+		return "", 0, 0, fmt.Errorf("space below %s: %w", s.config.Dir, err)
+	}
+	return s.config.Dir, int64(t), int64(f - min(f, reserve(t))), nil
+}
+
 // look measures the disk.
 func (s *Server) look() {
 	free, total, err := diskSpace(s.config.Dir)

@@ -19,12 +19,12 @@ type Config struct {
 	URL string
 	// InProcess connects to an embedded server instead.
 	InProcess nats.InProcessConnProvider
-	// Alone says that nobody but this Store can append: an embedded server that
-	// no other process can reach. Streams then send no news, see news.go.
-	Alone bool
 	// HasRoom reports whether writes are allowed; without room they are refused
 	// with pubsub.ErrFull before anything is sent. nil: always.
 	HasRoom func() bool
+	// Disk tells the folder of an embedded server, the bytes of its disk and how
+	// many of them may still be written. nil: the account's limits count.
+	Disk func() (dir string, total, free int64, err error)
 	// Options are logins and TLS, see LoginOptions.
 	Options []nats.Option
 	// Domain is the JetStream domain, "" for none.

@@ -111,6 +111,43 @@ func TestConnectLogin(t *testing.T) {
 	}
 }
 
+// Space is the disk of an embedded server, else what the account may use.
+func TestSpace(t *testing.T) {
+	srv := startEmbedded(t, embedded.Config{})
+	st := connect(t, jetstream.Config{InProcess: srv, Disk: srv.Disk})
+	got, err := st.Space(t.Context(), false)
+	if err != nil || got.Dir == "" || got.Total <= got.Free || got.Free <= 0 {
+		t.Errorf("disk: %+v, %v", got, err)
+	}
+	unknown := pubsub.Space{Total: -1, Free: -1}
+	if got, err := st.Space(t.Context(), true); err != nil || got != unknown {
+		t.Errorf("memory without a limit: %+v, %v", got, err)
+	}
+	broken := connect(t, jetstream.Config{InProcess: srv, Disk: func() (string, int64, int64, error) { return "x", 0, 0, errors.New("no disk") }})
+	if got, err := broken.Space(t.Context(), false); err == nil {
+		t.Errorf("failed disk: %+v", got)
+	}
+
+	s := plainServer(t, server.Options{JetStream: true, StoreDir: t.TempDir()})
+	limits := map[string]server.JetStreamAccountLimits{"": {MaxMemory: 4 << 20, MaxStore: 16 << 20, MaxStreams: -1, MaxConsumers: -1}}
+	if err := s.GlobalAccount().UpdateJetStreamLimits(limits); err != nil {
+		t.Fatal(err)
+	}
+	st = connect(t, jetstream.Config{URL: s.ClientURL()})
+	if err := st.CreateLog(t.Context(), pubsub.LogConfig{Name: "space", Subject: "space", Replicas: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Log("space", "space").Append(t.Context(), 0, pubsub.Entry{Data: make([]byte, 100_000)}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := st.Space(t.Context(), false); err != nil || got.Dir != "" || got.Total != 16<<20 || got.Free > 16<<20-100_000 || got.Free < 15<<20 {
+		t.Errorf("files of an account with a limit: %+v, %v", got, err)
+	}
+	if got, err := st.Space(t.Context(), true); err != nil || got != (pubsub.Space{Total: 4 << 20, Free: 4 << 20}) {
+		t.Errorf("memory of an account with a limit: %+v, %v", got, err)
+	}
+}
+
 func TestConnectEndsWithContext(t *testing.T) {
 	// A listener that says nothing: the connect would wait for its own timeout.
 	l, err := net.Listen("tcp", "127.0.0.1:0")

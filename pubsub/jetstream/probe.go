@@ -34,20 +34,7 @@ func (st *Store) Probe(ctx context.Context) (Probe, error) {
 		Version: nc.ConnectedServerVersion(), Cluster: nc.ConnectedClusterName(), Servers: max(1, len(nc.DiscoveredServers())),
 		BelowFloor: err == nil && v.belowFloor(), Floor: fmt.Sprintf("%s, %s or a newer line", floor212, floor214),
 	}
-	var info struct {
-		answer
-		Memory  int64 `json:"memory"`
-		Storage int64 `json:"storage"`
-		Streams int64 `json:"streams"`
-		Limits  struct {
-			MaxMemory  int64 `json:"max_memory"`
-			MaxStorage int64 `json:"max_storage"`
-			MaxStreams int64 `json:"max_streams"`
-		} `json:"limits"`
-		API struct {
-			Level int `json:"level"`
-		} `json:"api"`
-	}
+	var info accountInfo
 	began := time.Now()
 	if err := st.api(ctx, st.cfg.APITimeout, "INFO", nil, &info); err != nil {
 		return p, fmt.Errorf("ask for account info: %w", readError(err))

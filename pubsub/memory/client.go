@@ -176,6 +176,11 @@ func (c *Client) life() <-chan struct{} {
 // Ping asks nothing of the server but to be there.
 func (c *Client) Ping(ctx context.Context) error { return c.read(ctx, ReadFault{}) }
 
+// Space implements pubsub.Store: no limit.
+func (c *Client) Space(ctx context.Context, _ bool) (pubsub.Space, error) {
+	return pubsub.Space{Total: -1, Free: -1}, c.read(ctx, ReadFault{})
+}
+
 // Close ends the connection, its follows, watches and services, and waits for
 // their goroutines.
 func (c *Client) Close() {
