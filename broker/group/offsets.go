@@ -35,6 +35,8 @@ type stored struct {
 	// Placeholder marks a value without a commit: it only takes the key away from
 	// an earlier owner.
 	Placeholder bool `json:"placeholder,omitempty"`
+	// Erased says of a placeholder that there was a commit, which a client deleted.
+	Erased bool `json:"erased,omitempty"`
 	// Pending are commits of transactions that have not ended.
 	Pending json.RawMessage `json:"pending,omitempty"`
 
@@ -54,7 +56,8 @@ type entry struct {
 // op is what a turn does to one key.
 type op struct {
 	value  *stored // commit this; nil: only make the key ours
-	remove bool    // delete it instead
+	remove bool    // delete it instead, unless it was committed anew
+	erase  bool    // a client wants no commit there, whatever there is
 	err    error   // outcome
 }
 
@@ -85,7 +88,18 @@ func (o *offsets) set(tp types.TopicPartition, v *stored) *op {
 		p = &op{}
 		o.ops[tp] = p
 	}
-	p.value, p.remove = v, false
+	p.value, p.remove, p.erase = v, false, false
+	return p
+}
+
+// forget plans that there is no commit.
+func (o *offsets) forget(tp types.TopicPartition) *op {
+	p := o.ops[tp]
+	if p == nil {
+		p = &op{}
+		o.ops[tp] = p
+	}
+	p.value, p.remove, p.erase = nil, false, true
 	return p
 }
 
@@ -218,8 +232,9 @@ func (s *State) writeKeys(ctx context.Context, todo []types.TopicPartition) (aga
 	values := make([]*stored, len(todo))
 	for i, tp := range todo {
 		en, p := o.entry(tp), o.ops[tp]
-		w := pubsub.Write{Key: offsetKey(s.name, tp), Header: namesBeyond(s.name, tp.Topic, p.remove), Expect: en.rev, Delete: p.remove}
-		if !p.remove {
+		drop := p.remove || p.erase && s.droppable(en)
+		w := pubsub.Write{Key: offsetKey(s.name, tp), Header: namesBeyond(s.name, tp.Topic, drop), Expect: en.rev, Delete: drop}
+		if !drop {
 			values[i] = s.compose(tp, en, p)
 			if w.Data, err = coord.Marshal(values[i], values[i].extra); err != nil {
 				return nil, fmt.Errorf("encode offset %s: %w", w.Key, err)
@@ -249,10 +264,22 @@ func (s *State) writeKeys(ctx context.Context, todo []types.TopicPartition) (aga
 	return again, nil
 }
 
+// droppable reports that a key can go when its commit is erased. After a
+// takeover it stays as a placeholder: behind a delete marker an earlier owner,
+// frozen before its write, would not see that the key was taken from it. So do
+// commits of transactions that have not ended.
+func (s *State) droppable(en *entry) bool {
+	return s.env.Fence == 0 && (en.value == nil || len(en.value.Pending) == 0)
+}
+
 // compose is the value to write for a plan.
 func (s *State) compose(tp types.TopicPartition, en *entry, p *op) *stored {
 	var v stored
-	switch now := s.visible(en); {
+	now := s.visible(en)
+	if p.erase {
+		now = nil
+	}
+	switch {
 	case p.value != nil:
 		v = *p.value
 		if now != nil {
@@ -264,6 +291,7 @@ func (s *State) compose(tp types.TopicPartition, en *entry, p *op) *stored {
 		v = stored{Offset: types.NoOffset, Epoch: -1, Placeholder: true}
 		if en.value != nil && en.value.Birth == s.env.Birth {
 			v.extra, v.Pending = en.value.extra, en.value.Pending
+			v.Erased = en.value.Erased || p.erase && !en.value.Placeholder
 		}
 	}
 	v.V, v.Term, v.Birth, v.Topic = offsetVersion, s.env.Owner.Term, s.env.Birth, ""
@@ -300,6 +328,9 @@ func (s *State) reread(ctx context.Context, tp types.TopicPartition, en *entry, 
 	*en = entry{rev: v.Rev, value: val}
 	if p.remove && !s.deleting {
 		return false, nil // it was committed anew: not old any more
+	}
+	if p.erase && s.visible(en) != nil {
+		return true, nil
 	}
 	return p.value != nil || p.remove || !s.fenced(en), nil
 }

@@ -58,7 +58,11 @@ func ToKafka(v pubsub.Value) (r KafkaRecord, ok bool, err error) {
 	case tp.Topic == "":
 		return r, false, nil
 	}
-	if !known || val != nil && val.Placeholder {
+	if val != nil && val.Placeholder {
+		known = known && val.Erased // a commit was there: its end shows
+		val = nil
+	}
+	if !known {
 		return r, false, nil
 	}
 	k := kmsg.OffsetCommitKey{Version: offsetKeyVersion, Group: group, Topic: tp.Topic, Partition: tp.Partition}

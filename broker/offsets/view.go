@@ -116,6 +116,16 @@ func (v *View) Topic(ctx context.Context) (*topic.Topic, error) {
 	return nil, kerr.UnknownTopicOrPartition
 }
 
+// Size is how many bytes the table takes.
+func (v *View) Size(ctx context.Context) (bytes int64, err error) {
+	err = v.within(ctx, func(ctx context.Context) error {
+		b, err := v.d.Table.Bounds(ctx)
+		bytes = int64(b.Bytes)
+		return err
+	})
+	return bytes, err
+}
+
 // Known is the topic as far as is known without asking, nil if it is not there.
 func (v *View) Known() *topic.Topic {
 	v.mu.Lock()
