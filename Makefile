@@ -8,12 +8,12 @@ BROKERS ?=
 
 REPORT = go run ./test/report
 # Client suites in the order they run, the fastest to fail first.
-E2E = usage scripts cli clients kgo kill
+E2E = usage keys scripts cli clients kgo kill
 export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
 .NOTPARALLEL:
-.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim scale vuln deploy faults hostile e2e test clean
+.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim scale vuln deploy faults hostile e2e record test clean
 
 all: build
 
@@ -91,6 +91,9 @@ e2e: setup $(addprefix e2e-,$(E2E)) ## real clients, one suite after another
 # One suite alone: make e2e-cli, make e2e-kill BROKERS=nats-2.10.29
 $(addprefix e2e-,$(E2E)): e2e-%:
 	$(REPORT) -dir test/e2e -skips $(if $(filter true,$(CI)),fail,list) -progress 3 $* -count=1 -timeout 15m ./$*
+
+record: setup ## what Apache Kafka answers, which suites compare with: writes the recorded files anew
+	cd test/e2e && STREAM_RECORD=1 STREAM_E2E_BROKERS=kafka go test -count=1 -timeout 15m ./keys
 
 test: ## all: unit tests under the race detector, NATS versions, faults, real clients; totals at the end
 	@rm -rf .cache/report

@@ -144,6 +144,12 @@ func (b backend) Partition(ctx context.Context, t *topic.Topic, n int32) (protoc
 	return p, nil
 }
 
+// Space implements protocol.Storage.
+func (b backend) Space(ctx context.Context) (protocol.Space, error) {
+	s, err := b.Broker.Space(ctx)
+	return protocol.Space{Dir: s.Dir, Total: s.Total, Usable: s.Free}, err
+}
+
 // Groups implements protocol.Backend.
 func (b backend) Groups() protocol.Groups { return b.Broker.Groups() }
 

@@ -107,12 +107,11 @@ func (b *Broker) Start(ctx context.Context) error {
 	if err := patiently(ctx, func() error { return b.cluster.Join(ctx) }); err != nil {
 		return err
 	}
-	membership, member := context.WithCancel(context.WithoutCancel(ctx))
+	background, member := context.WithCancel(context.WithoutCancel(ctx))
 	b.member = member
-	b.renewal.Go(func() { b.check("membership", membership, b.cluster.Run(membership)) })
+	b.renewal.Go(func() { b.check("membership", background, b.cluster.Run(background)) })
 
-	background, stop := context.WithCancel(membership)
-	b.stop = stop
+	background, b.stop = context.WithCancel(background)
 	b.host = partition.NewHost(partition.Env{
 		Store: b.store, Records: tables["partitions"], Gateway: b.cluster.Self().Incarnation,
 		CacheBytes: b.cfg.CacheBytes, QueueBytes: b.cfg.QueueBytes, Ahead: b.cluster.Ahead, Subjects: b.cfg.Prefix + ".>", Logger: b.component("partition"), Registerer: b.reg})

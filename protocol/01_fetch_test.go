@@ -14,8 +14,8 @@ import (
 	"github.com/hanzoai/stream/types"
 )
 
-// TestC19FetchNothing: each version, every field of the answer.
-func TestC19FetchNothing(t *testing.T) {
+// TestFetchNothing: C-19, each version, every field of the answer.
+func TestFetchNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.log("t1", 2).fail = errStore
@@ -62,9 +62,8 @@ func TestC19FetchNothing(t *testing.T) {
 	})
 }
 
-// TestC20FetchLargerThanEveryLimit: the first batch passes whole, the rest fit
-// what is left of the limits.
-func TestC20FetchLargerThanEveryLimit(t *testing.T) {
+// TestFetchLargerThanEveryLimit: C-20.
+func TestFetchLargerThanEveryLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	b := batch(1, 900_000)
@@ -105,8 +104,8 @@ func TestC20FetchLargerThanEveryLimit(t *testing.T) {
 	}
 }
 
-// TestC22FetchWhenAnswered: at once, or at max_wait, and why.
-func TestC22FetchWhenAnswered(t *testing.T) {
+// TestFetchWhenAnswered: C-22, with shorter times.
+func TestFetchWhenAnswered(t *testing.T) {
 	t.Parallel()
 	const wait = 300
 	for _, c := range []struct {
@@ -167,9 +166,9 @@ func TestC22FetchWhenAnswered(t *testing.T) {
 	}
 }
 
-// TestC22FetchWakes: data, or an error, that comes later ends the wait; less than
+// TestFetchWakes: data, or an error, that comes later ends the wait; less than
 // min_bytes does not.
-func TestC22FetchWakes(t *testing.T) {
+func TestFetchWakes(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	s := startServer(t, w, nil)
@@ -203,8 +202,8 @@ func TestC22FetchWakes(t *testing.T) {
 	}
 }
 
-// TestRow29FetchWaitIsCapped: no client waits longer than the server allows.
-func TestRow29FetchWaitIsCapped(t *testing.T) {
+// TestFetchWaitIsCapped: §3 row 29.
+func TestFetchWaitIsCapped(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	s := startServer(t, w, func(c *Config) { c.FetchMaxWait = 50 * time.Millisecond })
@@ -234,7 +233,7 @@ func TestFetchSessions(t *testing.T) {
 	}
 }
 
-func TestRow29FetchReplica(t *testing.T) {
+func TestFetchReplica(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	s := startServer(t, w, nil)
@@ -248,7 +247,7 @@ func TestRow29FetchReplica(t *testing.T) {
 	})
 }
 
-func TestC15FetchZstdBelow10(t *testing.T) {
+func TestFetchZstdBelow10(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	z := serde.BuildEncoded(serde.BatchFields{Attributes: 4, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}, []serde.NewRecord{{TimestampMillis: 1}}, []byte("zzzz"))
@@ -305,7 +304,7 @@ func TestFetchManyPartitions(t *testing.T) {
 	}
 }
 
-func TestC02FetchOffsetsAndIDs(t *testing.T) {
+func TestFetchOffsetsAndIDs(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	for i := range 3 {

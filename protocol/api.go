@@ -96,6 +96,12 @@ var apis = []*api{
 	&deleteTopicsAPI,
 	&initProducerIDAPI,
 	&describeConfigsAPI,
+	&describeLogDirsAPI,
 	&deleteGroupsAPI,
+	&electLeadersAPI,
+	&alterReassignmentsAPI,
+	&listReassignmentsAPI,
+	&offsetDeleteAPI,
 	&describeClusterAPI,
+	&describeTopicPartitionsAPI,
 }

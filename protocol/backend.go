@@ -83,6 +83,23 @@ type Groups interface {
 	// List filters by state and type, ignoring case; none means all.
 	List(ctx context.Context, states, types []string) ([]group.Listing, error)
 	Delete(ctx context.Context, name string) error
+	// DeleteOffsets forgets what a group committed for some partitions.
+	DeleteOffsets(ctx context.Context, name string, partitions []types.TopicPartition) group.DeleteOffsetsResponse
+}
+
+// Space is where the store keeps things and how much fits there.
+type Space struct {
+	Dir string // a folder of this machine, or what the store is called
+	// Bytes: of all there is and of what is free; −1 if nobody knows.
+	Total, Usable int64
+}
+
+// Storage tells what the store holds.
+type Storage interface {
+	Space(ctx context.Context) (Space, error)
+	// Sizes are the bytes of every partition of the topics, in their order; nil
+	// for a topic that was deleted since. All are known, or there is an error.
+	Sizes(ctx context.Context, topics []*topic.Topic) ([][]int64, error)
 }
 
 // Producers hand out producer ids.
@@ -97,6 +114,7 @@ type Backend interface {
 	Cluster
 	Topics
 	Partitions
+	Storage
 	Groups() Groups
 	Producers
 	// Code maps an error to the code a client sees: refusals as they are,

@@ -131,14 +131,69 @@ func firstError(resp kmsg.Response) int16 {
 				return c
 			}
 		}
+	case *kmsg.DescribeLogDirsResponse:
+		if r.ErrorCode != 0 {
+			return r.ErrorCode
+		}
+		for i := range r.Dirs {
+			if c := r.Dirs[i].ErrorCode; c != 0 {
+				return c
+			}
+		}
 	case *kmsg.DeleteGroupsResponse:
 		for i := range r.Groups {
 			if c := r.Groups[i].ErrorCode; c != 0 {
 				return c
 			}
 		}
+	case *kmsg.ElectLeadersResponse:
+		if r.ErrorCode != 0 {
+			return r.ErrorCode
+		}
+		for i := range r.Topics {
+			for j := range r.Topics[i].Partitions {
+				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
+					return c
+				}
+			}
+		}
+	case *kmsg.AlterPartitionAssignmentsResponse:
+		if r.ErrorCode != 0 {
+			return r.ErrorCode
+		}
+		for i := range r.Topics {
+			for j := range r.Topics[i].Partitions {
+				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
+					return c
+				}
+			}
+		}
+	case *kmsg.ListPartitionReassignmentsResponse:
+		return r.ErrorCode
+	case *kmsg.OffsetDeleteResponse:
+		if r.ErrorCode != 0 {
+			return r.ErrorCode
+		}
+		for i := range r.Topics {
+			for j := range r.Topics[i].Partitions {
+				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
+					return c
+				}
+			}
+		}
 	case *kmsg.DescribeClusterResponse:
 		return r.ErrorCode
+	case *kmsg.DescribeTopicPartitionsResponse:
+		for i := range r.Topics {
+			if c := r.Topics[i].ErrorCode; c != 0 {
+				return c
+			}
+			for j := range r.Topics[i].Partitions {
+				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
+					return c
+				}
+			}
+		}
 	}
 	return 0
 }

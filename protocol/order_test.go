@@ -14,9 +14,9 @@ import (
 	"github.com/hanzoai/stream/broker/partition"
 )
 
-// TestC04PipelineOrder: a fetch that waits holds everything behind it, and
+// TestPipelineOrder: C-04. A fetch that waits holds everything behind it, and
 // answers come in request order.
-func TestC04PipelineOrder(t *testing.T) {
+func TestPipelineOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	s := startServer(t, w, nil)
@@ -56,9 +56,9 @@ func TestC04PipelineOrder(t *testing.T) {
 	}
 }
 
-// TestC04ProducesOverlap: the next Produce is submitted before the one ahead is
+// TestProducesOverlap: the next Produce is submitted before the one ahead is
 // acknowledged; another API is not handled before both are.
-func TestC04ProducesOverlap(t *testing.T) {
+func TestProducesOverlap(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	var handled bool
@@ -104,9 +104,8 @@ func TestC04ProducesOverlap(t *testing.T) {
 	}
 }
 
-// TestC04JoinHoldsItsConnectionOnly: what comes behind a JoinGroup that waits,
-// waits; other connections do not.
-func TestC04JoinHoldsItsConnectionOnly(t *testing.T) {
+// TestJoinHoldsItsConnectionOnly: C-04's second half.
+func TestJoinHoldsItsConnectionOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	joined := make(chan struct{})
@@ -134,8 +133,8 @@ func TestC04JoinHoldsItsConnectionOnly(t *testing.T) {
 	}
 }
 
-// TestC04ManyMixedRequests sends a long random mix and checks order and offsets.
-func TestC04ManyMixedRequests(t *testing.T) {
+// TestManyMixedRequests sends a long random mix and checks order and offsets.
+func TestManyMixedRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	// Acks come from another goroutine, in the order of submission.
@@ -186,9 +185,9 @@ func TestC04ManyMixedRequests(t *testing.T) {
 	close(acks)
 }
 
-// TestC04NoAcks: acks=0 gets no bytes; an error closes the connection after the
+// TestNoAcks: acks=0 gets no bytes; an error closes the connection after the
 // answers before it.
-func TestC04NoAcks(t *testing.T) {
+func TestNoAcks(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	s := startServer(t, w, nil)

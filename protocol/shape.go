@@ -16,7 +16,7 @@ import (
 
 // shapes hold each request's layout, one letter a field: b 1 byte, h 2, i 4,
 // l 8, u 16 (a UUID), s string, y bytes, (x) an array of a plain x, […] an array
-// of structs. "3+" and "0-12" after a field are the versions that have it, all
+// of structs, {…} a struct that may be null. "3+" and "0-12" after a field are the versions that have it, all
 // without. Every struct, the request itself included, ends with a tag section
 // in flexible versions. Fields that exist only as tags are left out.
 var shapes = parseShapes(map[int16]string{
@@ -38,12 +38,18 @@ var shapes = parseShapes(map[int16]string{
 	20: "(s)0-5 [s u]6+ i",
 	22: "s i l3+ h3+",
 	32: "[b s (s)] b1+ b3+",
+	35: "[s (i)]",
 	42: "(s)",
+	43: "b1+ [s (i)] i",
+	45: "i b1+ [s [i (i)]]",
+	46: "i [s (i)]",
+	47: "s [s [i]]",
 	60: "b b1+ b2+",
+	75: "[s] i {s i}",
 })
 
 // field is one field of a shape. For an array, of holds the element's fields
-// and plain tells that the element is no struct.
+// and plain tells that the element is no struct; for a struct, of holds its own.
 type field struct {
 	kind     byte
 	min, max int16
@@ -111,6 +117,16 @@ func (w *walker) field(f *field) error {
 			return err
 		}
 		return w.skip(max(n, 0))
+	case '{':
+		if len(w.p) == 0 {
+			return w.skip(1)
+		}
+		null := int8(w.p[0]) == -1
+		w.p = w.p[1:]
+		if null {
+			return nil
+		}
+		return w.fields(f.of, true)
 	}
 	n, err := w.length(4)
 	if err != nil {
@@ -196,15 +212,15 @@ func parseShapes(texts map[int16]string) map[int16][]field {
 }
 
 func parseShape(s string) (fs []field, rest string) {
-	for s = strings.TrimLeft(s, " "); s != "" && s[0] != ']' && s[0] != ')'; s = strings.TrimLeft(s, " ") {
+	for s = strings.TrimLeft(s, " "); s != "" && strings.IndexByte("])}", s[0]) < 0; s = strings.TrimLeft(s, " ") {
 		f := field{kind: s[0], max: 1<<15 - 1}
 		s = s[1:]
-		if f.kind == '[' || f.kind == '(' {
+		if f.kind == '[' || f.kind == '(' || f.kind == '{' {
 			f.plain = f.kind == '('
 			f.of, s = parseShape(s)
 			s = s[1:] // the closing bracket
 		}
-		end := strings.IndexAny(s, " ])")
+		end := strings.IndexAny(s, " ])}")
 		if end < 0 {
 			end = len(s)
 		}

@@ -38,6 +38,9 @@ type stub struct {
 
 	producerID func() (int64, error)
 	groups     stubGroups
+
+	space func() (Space, error)
+	sizes func([]*topic.Topic) ([][]int64, error)
 }
 
 // stubGroups has a function per call.
@@ -51,6 +54,7 @@ type stubGroups struct {
 	describe  func(string) group.Description
 	list      func(states, types []string) ([]group.Listing, error)
 	delete    func(string) error
+	forget    func(string, []types.TopicPartition) group.DeleteOffsetsResponse
 }
 
 func (s *stub) ClusterID() string                  { return "clusterclusterclusterc" }
@@ -92,6 +96,11 @@ func (s *stub) CreateTopic(ctx context.Context, spec topic.Spec) (*topic.Topic, 
 func (s *stub) DeleteTopic(ctx context.Context, t *topic.Topic) error { return s.delete(ctx, t) }
 func (s *stub) ProducerID(context.Context) (int64, error)             { return s.producerID() }
 
+func (s *stub) Space(context.Context) (Space, error) { return s.space() }
+func (s *stub) Sizes(_ context.Context, ts []*topic.Topic) ([][]int64, error) {
+	return s.sizes(ts)
+}
+
 // Code is what a broker says, in short.
 func (s *stub) Code(err error, group bool) int16 {
 	k := (*kerr.Error)(nil)
@@ -127,6 +136,9 @@ func (g stubGroups) List(_ context.Context, states, types []string) ([]group.Lis
 	return g.list(states, types)
 }
 func (g stubGroups) Delete(_ context.Context, name string) error { return g.delete(name) }
+func (g stubGroups) DeleteOffsets(_ context.Context, name string, ps []types.TopicPartition) group.DeleteOffsetsResponse {
+	return g.forget(name, ps)
+}
 
 // stubTopic makes a topic whose id begins with n.
 func stubTopic(n byte, name string, partitions int32) *topic.Topic {

@@ -65,6 +65,16 @@ func newWorld() *world {
 		describe:  func(string) group.Description { return group.Description{Err: kerr.NotCoordinator} },
 		list:      func(_, _ []string) ([]group.Listing, error) { return nil, nil },
 		delete:    func(string) error { return kerr.GroupIDNotFound },
+		forget: func(string, []types.TopicPartition) group.DeleteOffsetsResponse {
+			return group.DeleteOffsetsResponse{Err: kerr.GroupIDNotFound}
+		},
+	}
+	w.space = func() (Space, error) { return Space{Dir: "here", Total: 100, Usable: 50}, nil }
+	w.sizes = func(ts []*topic.Topic) (all [][]int64, err error) {
+		for _, t := range ts {
+			all = append(all, make([]int64, t.Partitions))
+		}
+		return all, nil
 	}
 	return w
 }

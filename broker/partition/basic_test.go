@@ -17,7 +17,8 @@ import (
 	"github.com/hanzoai/stream/types"
 )
 
-// Fetch inside a batch, warm and cold.
+// C-18: fetch inside a batch, warm and cold. C-17: an offset is not a count of
+// messages.
 func TestC18FetchInsideABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
@@ -104,7 +105,7 @@ func TestC29RetryThroughAnotherGateway(t *testing.T) {
 	})
 }
 
-func TestC17PlainMessageIsOneRecord(t *testing.T) {
+func TestPlainMessageIsOneRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
 		g := w.gateway(memory.Faults{})
@@ -128,7 +129,7 @@ func TestC17PlainMessageIsOneRecord(t *testing.T) {
 	})
 }
 
-// Stored bytes are the client's bytes, whatever the codec; only
+// C-15: stored bytes are the client's bytes, whatever the codec; C-28: only
 // base offset and leader epoch are the broker's, and the epoch is 0 everywhere.
 func TestC15C28BytesPassThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -176,9 +177,9 @@ func TestC15C28BytesPassThrough(t *testing.T) {
 }
 
 // After a purge, written into the record first, everything is found from the
-// new start on, cold and warm, and nothing before it. The next base goes
+// new start on, cold and warm, and nothing before it. C-39: the next base goes
 // on, also when everything readable is gone.
-func TestC39AfterAPurge(t *testing.T) {
+func TestAfterAPurge(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, memory.Config{})

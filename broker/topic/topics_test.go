@@ -28,7 +28,7 @@ func mustCreate(t *testing.T, g *gateway, s Spec) *Topic {
 	return top
 }
 
-func TestC09CreateDefaultsAndMistakes(t *testing.T) {
+func TestCreateDefaultsAndMistakes(t *testing.T) {
 	t.Parallel()
 	g, srv := simple(t, func(c *Config, d *Deps) {
 		c.Partitions, c.MaxPartitions = 3, 100
@@ -91,7 +91,7 @@ func TestC09CreateDefaultsAndMistakes(t *testing.T) {
 	}
 }
 
-func TestC09ClampReplication(t *testing.T) {
+func TestClampReplication(t *testing.T) {
 	t.Parallel()
 	g, _ := simple(t, func(c *Config, _ *Deps) { c.ClampReplication = true })
 	s := spec("t")
@@ -166,8 +166,8 @@ func TestCreateMakesStreams(t *testing.T) {
 	})
 }
 
-// TestC10Recreate: a new id, new streams, and nothing of the old one.
-func TestC10Recreate(t *testing.T) {
+// TestRecreate (C-10): a new id, new streams, and nothing of the old one.
+func TestRecreate(t *testing.T) {
 	t.Parallel()
 	c := newCluster(memory.Config{})
 	a, b := c.gateway(t, "a", memory.Faults{}, nil), c.gateway(t, "b", memory.Faults{}, nil)
@@ -205,9 +205,9 @@ func TestC10Recreate(t *testing.T) {
 	}
 }
 
-// TestC07VisibleEverywhere: what one gateway said is true on all from that
+// TestVisibleEverywhere (C-07): what one gateway said is true on all from that
 // moment, also on one that gets no news.
-func TestC07VisibleEverywhere(t *testing.T) {
+func TestVisibleEverywhere(t *testing.T) {
 	t.Parallel()
 	c := newCluster(memory.Config{})
 	a, b := c.gateway(t, "a", memory.Faults{}, nil), c.gateway(t, "b", memory.Faults{}, noNews)
@@ -315,9 +315,9 @@ func TestDeleteRace(t *testing.T) {
 	}
 }
 
-// TestC07UnknownAsksOnce: many questions at once are few questions to the store,
+// TestUnknownAsksOnce: many questions at once are few questions to the store,
 // and an answer never serves a question that came after it was asked for.
-func TestC07UnknownAsksOnce(t *testing.T) {
+func TestUnknownAsksOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(memory.Config{})
@@ -358,8 +358,8 @@ func TestC07UnknownAsksOnce(t *testing.T) {
 	})
 }
 
-// TestC41UnknownIsNotAbsent: a store that is away is no missing topic.
-func TestC41UnknownIsNotAbsent(t *testing.T) {
+// TestUnknownIsNotAbsent: a store that is away is no missing topic.
+func TestUnknownIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	c := newCluster(memory.Config{})
 	g := c.gateway(t, "a", memory.Faults{}, nil)
@@ -386,9 +386,9 @@ func TestC41UnknownIsNotAbsent(t *testing.T) {
 	wantCode(t, "Get with the store back", err, kerr.UnknownTopicOrPartition)
 }
 
-// TestC41AbsenceNeedsProof (design rule 7): with replicas, one denial is not
+// TestAbsenceNeedsProof (design rule 7): with replicas, one denial is not
 // enough, nor is any while our own membership is not acknowledged.
-func TestC41AbsenceNeedsProof(t *testing.T) {
+func TestAbsenceNeedsProof(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	fresh := true
@@ -481,7 +481,7 @@ func TestUnknownFormat(t *testing.T) {
 	}
 }
 
-func TestC08LongNames(t *testing.T) {
+func TestLongNames(t *testing.T) {
 	t.Parallel()
 	g, srv := simple(t, nil)
 	for _, name := range []string{strings.Repeat("n", 249), strings.Repeat("n", 248) + "m", strings.Repeat(".", 100)} {

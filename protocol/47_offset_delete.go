@@ -1,0 +1,92 @@
+package protocol
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/hanzoai/stream/types"
+)
+
+// OffsetDelete (key 47, v0) forgets what a group committed for some partitions
+// (KIP-496; kafka-consumer-groups --delete-offsets).
+//
+//   - For the group, and then without partitions: INVALID_GROUP_ID for "",
+//     GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP for a group with members that are not
+//     consumers, and what a coordinator says that cannot answer.
+//   - A topic that a member reads: GROUP_SUBSCRIBED_TO_TOPIC; all topics if the
+//     subscription of a member cannot be read.
+//   - Unknown topics and partitions: UNKNOWN_TOPIC_OR_PARTITION; these come first
+//     in the answer.
+//   - Nothing committed: success.
+//
+// Never flexible.
+var offsetDeleteAPI = api{key: 47, min: 0, max: 0, lends: true, serve: (*handler).offsetDelete}
+
+func (h *handler) offsetDelete(ctx context.Context, r *request) (kmsg.Response, error) {
+	req := r.Request.(*kmsg.OffsetDeleteRequest)
+	resp := req.ResponseKind().(*kmsg.OffsetDeleteResponse)
+	var (
+		asked []types.TopicPartition
+		from  []int // which of the request's topics
+	)
+	for i, rt := range req.Topics {
+		t, err := h.backend.Topic(ctx, rt.Topic)
+		code := kerr.UnknownTopicOrPartition.Code
+		if err != nil {
+			if !notThere(err) {
+				code = h.backend.Code(err, true)
+			}
+			offsetDeleteTopic(resp, rt.Topic)
+		}
+		for _, rp := range rt.Partitions {
+			if err != nil || rp.Partition < 0 || rp.Partition >= t.Partitions {
+				offsetDeleted(offsetDeleteTopic(resp, rt.Topic), rp.Partition, code)
+				continue
+			}
+			asked = append(asked, types.TopicPartition{Topic: t.Name, Partition: rp.Partition})
+			from = append(from, i)
+		}
+	}
+	res := h.backend.Groups().DeleteOffsets(ctx, req.Group, asked)
+	if res.Err != nil {
+		resp.ErrorCode, resp.Topics = h.backend.Code(res.Err, true), nil
+		return resp, nil
+	}
+	// A topic that is named again is answered again, but not beside unknown ones,
+	// as in Kafka (OffsetDeleteResponse.Builder).
+	merge := len(resp.Topics) > 0
+	for i, tp := range asked {
+		if !merge && (i == 0 || from[i] != from[i-1]) {
+			st := kmsg.NewOffsetDeleteResponseTopic()
+			st.Topic = tp.Topic
+			resp.Topics = append(resp.Topics, st)
+		}
+		st := &resp.Topics[len(resp.Topics)-1]
+		if merge {
+			st = offsetDeleteTopic(resp, tp.Topic)
+		}
+		offsetDeleted(st, tp.Partition, h.backend.Code(res.Partitions[i], true))
+	}
+	return resp, nil
+}
+
+// offsetDeleteTopic is the place of a topic in an answer.
+func offsetDeleteTopic(resp *kmsg.OffsetDeleteResponse, name string) *kmsg.OffsetDeleteResponseTopic {
+	for i := range resp.Topics {
+		if resp.Topics[i].Topic == name {
+			return &resp.Topics[i]
+		}
+	}
+	st := kmsg.NewOffsetDeleteResponseTopic()
+	st.Topic = name
+	resp.Topics = append(resp.Topics, st)
+	return &resp.Topics[len(resp.Topics)-1]
+}
+
+func offsetDeleted(st *kmsg.OffsetDeleteResponseTopic, n int32, code int16) {
+	sp := kmsg.NewOffsetDeleteResponseTopicPartition()
+	sp.Partition, sp.ErrorCode = n, code
+	st.Partitions = append(st.Partitions, sp)
+}

@@ -1,0 +1,109 @@
+package keys
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hanzoai/stream/test/e2e/broker"
+)
+
+// recording says that what Apache Kafka answers is to be written to testdata.
+var recording = os.Getenv("STREAM_RECORD") != ""
+
+const answers = "answers.txt"
+
+// same stands for the answer before.
+const same = "the same"
+
+// TestAnswers compares every answer with Apache Kafka's.
+func TestAnswers(t *testing.T) {
+	broker.Each(t, []string{broker.Embedded}, func(t *testing.T, b *broker.Broker) {
+		got := run(t, b.Addr)
+		path := filepath.Join("testdata", answers)
+		if recording {
+			if b.Kind != broker.Kafka {
+				t.Fatalf("only Apache Kafka is recorded, not %s", b.Kind)
+			}
+			write(t, path, got)
+			return
+		}
+		compare(t, b.Kind, got, read(t, path))
+	})
+}
+
+// compare fails for each answer that differs, unless differences has it. What it
+// has must be different, so that the list shrinks.
+func compare(t *testing.T, kind string, got, want []note) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%d answers, recorded are %d: make record", len(got), len(want))
+	}
+	for i := range min(len(got), len(want)) {
+		g, w := got[i], want[i]
+		if g.name != w.name {
+			t.Fatalf("answer %d is %q, recorded is %q: make record", i, g.name, w.name)
+		}
+		d, ok := differences[g.name]
+		switch {
+		case kind != broker.Kafka && ok && g.answer == w.answer:
+			t.Errorf("%s: no difference any more, listed as: %s", g.name, d.why)
+		case kind != broker.Kafka && ok:
+			if g.answer != d.answer {
+				t.Errorf("%s:\n got %s\nwant %s (unlike Kafka: %s)", g.name, g.answer, d.answer, d.why)
+			}
+		case g.answer != w.answer:
+			t.Errorf("%s:\n got %s\nwant %s", g.name, g.answer, w.answer)
+		}
+	}
+}
+
+// difference is an answer of ours that is not Kafka's.
+type difference struct{ answer, why string }
+
+// differences, by the name of the request.
+var differences = map[string]difference{
+	"DescribeTopicPartitions v0: empty name": {
+		`{"NextCursor":null,"Topics":[{"AuthorizedOperations":3576,"ErrorCode":17,"IsInternal":false,"Partitions":null,"Topic":"","TopicID":"zero"},{"AuthorizedOperations":3576,"ErrorCode":0,"IsInternal":false,"Partitions":[{"EligibleLeaderReplicas":[],"ErrorCode":0,"ISR":[1],"LastKnownELR":[],"LeaderEpoch":0,"LeaderID":1,"OfflineReplicas":null,"Partition":0,"Replicas":[1]}],"Topic":"keys-a","TopicID":"set"}]}`,
+		"Kafka fails as a whole, with −1 on each topic",
+	},
+}
+
+func write(t *testing.T, path string, notes []note) {
+	t.Helper()
+	var b strings.Builder
+	last := ""
+	for _, n := range notes {
+		b.WriteString(n.name + "\n")
+		if n.answer == last {
+			b.WriteString("  " + same + "\n")
+			continue
+		}
+		b.WriteString("  " + n.answer + "\n")
+		last = n.answer
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) (notes []note) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
+	if len(lines)%2 != 0 {
+		t.Fatalf("%s: odd number of lines", path)
+	}
+	last := ""
+	for i := 0; i < len(lines); i += 2 {
+		if answer := strings.TrimPrefix(lines[i+1], "  "); answer != same {
+			last = answer
+		}
+		notes = append(notes, note{lines[i], last})
+	}
+	return notes
+}
