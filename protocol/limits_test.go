@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +141,55 @@ func TestClientThatNeverReads(t *testing.T) {
 	eventually(t, "closed by the write timeout", func() bool {
 		return s.value(t, "stream_connections_closed_total", "write.timeout") == 1 && s.handler.answers.held.Load() == 0
 	})
+}
+
+// TestSmallAnswersNobodyReads: a client that pipelines small requests and reads
+// nothing is answered into its socket only, which is kept small: the rest of its
+// requests is not even read.
+func TestSmallAnswersNobodyReads(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the socket's buffer is bounded on Linux only")
+	}
+	t.Parallel()
+	w := newWorld()
+	for i := range 40 {
+		w.log(fmt.Sprintf("topic-%d", i), 0)
+	}
+	s := startServer(t, w, nil)
+	p := s.dial(t)
+	all := kmsg.NewPtrMetadataRequest()
+	all.SetVersion(1)
+	const sent = 10_000
+	b := bytes.Repeat(formatter.AppendRequest(nil, all, 1), sent)
+	other := s.dial(t)
+	other.send(1, all)
+	answer, err := other.frame()
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := len(answer)
+	go func() { _, _ = p.Write(b) }()
+	answered := func() float64 {
+		return s.value(t, "stream_kafka_requests_total", "Metadata", "NONE")
+	}
+	writing := func() int64 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for c := range s.conns {
+			if at := c.writeAt.Load(); at != 0 {
+				return at
+			}
+		}
+		return 0
+	}
+	eventually(t, "one write has been stuck for a while", func() bool {
+		at := writing()
+		return at != 0 && s.tick.Load() != at && at == writing()
+	})
+	// The client's kernel takes up to some hundred KiB, ours unsentBytes.
+	if n := answered(); n < 2 || n*float64(size) > 1<<20 {
+		t.Errorf("%v answers of %d bytes were made for a client that reads none", n, size)
+	}
 }
 
 // TestSlowReaderIsNotCut: a client that takes something within each timeout may
