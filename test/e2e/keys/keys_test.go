@@ -1,12 +1,18 @@
 package keys
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/hanzoai/stream/test/e2e/broker"
+	"github.com/hanzoai/stream/test/testkit"
 )
 
 // recording says that what Apache Kafka answers is to be written to testdata.
@@ -31,6 +37,81 @@ func TestAnswers(t *testing.T) {
 		}
 		compare(t, b.Kind, got, read(t, path))
 	})
+}
+
+// apiVersions is what Apache Kafka serves, as a file of package protocol's tests.
+const apiVersions = "protocol/testdata/kafka-4.3.1.txt"
+
+// TestAPIVersions: what docs/parity.md says of both sides is what the running
+// servers say.
+func TestAPIVersions(t *testing.T) {
+	broker.Each(t, []string{broker.Embedded}, func(t *testing.T, b *broker.Broker) {
+		got := served(t, b.Addr)
+		path := filepath.Join(testkit.Root(), apiVersions)
+		if recording {
+			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.Kind == broker.Kafka {
+			if got != string(want) {
+				t.Errorf("Apache Kafka serves\n%s\nrecorded is (make record)\n%s", got, want)
+			}
+			return
+		}
+		doc, err := os.ReadFile(filepath.Join(testkit.Root(), "docs/parity.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var documented strings.Builder
+		for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \| (\w+) \| [^|]* \| (\d+)–(\d+) \|`).FindAllStringSubmatch(string(doc), -1) {
+			fmt.Fprintf(&documented, "%s %s %s %s\n", m[1], m[2], m[3], m[4])
+		}
+		for _, m := range regexp.MustCompile(`(?m)^\| (\S+) \| [^|]* \| (\d+)–(\d+) \((\S+)\) \|`).FindAllStringSubmatch(string(doc), -1) {
+			fmt.Fprintf(&documented, "%s %s %s %s\n", m[1], m[2], m[3], m[4])
+		}
+		if got != documented.String() {
+			t.Errorf("the server says\n%s\ndocs/parity.md says\n%s", got, documented.String())
+		}
+	})
+}
+
+// served is what a broker's ApiVersions says: key, name, versions; then
+// features: name, supported levels, the level in force.
+func served(t *testing.T, addr string) string {
+	req := kmsg.NewPtrApiVersionsRequest()
+	req.ClientSoftwareName, req.ClientSoftwareVersion = "keys", "1"
+	resp := ask[*kmsg.ApiVersionsResponse](dial(t, addr), 4, req)
+	if resp.ErrorCode != 0 {
+		t.Fatalf("ApiVersions: code %d", resp.ErrorCode)
+	}
+	slices.SortFunc(resp.ApiKeys, func(a, b kmsg.ApiVersionsResponseApiKey) int { return int(a.ApiKey - b.ApiKey) })
+	var b strings.Builder
+	for _, k := range resp.ApiKeys {
+		fmt.Fprintf(&b, "%d %s %d %d\n", k.ApiKey, kafkaName(k.ApiKey), k.MinVersion, k.MaxVersion)
+	}
+	slices.SortFunc(resp.SupportedFeatures, func(a, b kmsg.ApiVersionsResponseSupportedFeature) int { return strings.Compare(a.Name, b.Name) })
+	for _, f := range resp.SupportedFeatures {
+		level := "-"
+		for _, g := range resp.FinalizedFeatures {
+			if g.Name == f.Name {
+				level = fmt.Sprint(g.MaxVersionLevel)
+			}
+		}
+		fmt.Fprintf(&b, "%s %d %d %s\n", f.Name, f.MinVersion, f.MaxVersion, level)
+	}
+	return b.String()
+}
+
+// kafkaName is the name of a key as Apache Kafka spells it.
+func kafkaName(key int16) string {
+	return strings.NewReplacer("ProducerID", "ProducerId", "PartitionAssignments", "PartitionReassignments",
+		"SASL", "Sasl", "ACLs", "Acls", "SCRAM", "Scram").Replace(kmsg.NameForKey(key))
 }
 
 // compare fails for each answer that differs, unless differences has it. What it
