@@ -8,12 +8,12 @@ BROKERS ?=
 
 REPORT = go run ./test/report
 # Client suites in the order they run, the fastest to fail first.
-E2E = usage keys scripts cli clients kgo kill
+E2E = usage keys cli clients kgo kill
 export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
 .NOTPARALLEL:
-.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim scale vuln deploy faults hostile e2e record test clean
+.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim scale vuln deploy faults hostile e2e record docs-clients test clean
 
 all: build
 
@@ -94,6 +94,9 @@ $(addprefix e2e-,$(E2E)): e2e-%:
 
 record: setup ## what Apache Kafka answers, which suites compare with: writes the recorded files anew
 	cd test/e2e && STREAM_RECORD=1 STREAM_E2E_BROKERS=kafka go test -count=1 -timeout 15m ./keys
+
+docs-clients: setup ## docs/clients.md, from a run of all clients
+	STREAM_E2E_BROKERS=embedded STREAM_E2E_WRITE=true $(REPORT) -dir test/e2e -progress 4 clients -count=1 -timeout 15m ./clients
 
 test: ## all: unit tests under the race detector, NATS versions, faults, real clients; totals at the end
 	@rm -rf .cache/report

@@ -3,7 +3,8 @@
 #
 #   .cache/kafka    Apache Kafka's tools and broker, through Maven
 #   .cache/python   a virtual environment with Python clients
-#   .cache/node     Node clients
+#   .cache/node     Node clients, and a Node that is new enough for them
+#   .cache/java-*   two lines of the Java client, through Maven
 #   kcat            Debian's package, where this runs as root
 #
 # and downloads the Go modules. Each step is done once per content of its
@@ -85,13 +86,26 @@ install_python() {
 install_node() {
 	local dir
 	dir=$(folder node "$here/node/package.json")
-	need node "install Node 20 or newer" || return
 	if [ ! -e "$dir/.done" ]; then
-		need npm "install npm" || return
+		need npm "install Node 20 or newer with npm" || return
 		rm -rf "$dir" && mkdir -p "$dir" && cp "$here/node/package.json" "$dir/" || return
 		npm install --prefix "$dir" --no-package-lock --no-audit --no-fund --loglevel=error || return
 	fi
 	publish "$dir" node
+}
+
+# install_java LINE: the libraries of a line, and the program on them.
+install_java() {
+	local source=$here/java/Client.java at=$here/java/$1 dir
+	dir=$(folder "java-$1" "$at/pom.xml" "$at/Line.java" "$source")
+	need javac "install a JDK, 17 or newer" || return
+	if [ ! -e "$dir/.done" ]; then
+		need mvn "install Maven" || return
+		rm -rf "$dir"
+		mvn -q -B -f "$at/pom.xml" dependency:copy-dependencies -DoutputDirectory="$dir/libs" &&
+			javac --release 11 -nowarn -d "$dir/classes" -cp "$dir/libs/*" "$source" "$at/Line.java" || return
+	fi
+	publish "$dir" "java-$1"
 }
 
 # root_apt PACKAGE...: installs Debian packages where that is possible.
@@ -114,6 +128,8 @@ try "C compiler" install_compiler
 try "Kafka tools" install_kafka
 try "Python clients" install_python
 try "Node clients" install_node
+try "Java client 4.3" install_java 4.3
+try "Java client 2.1" install_java 2.1
 try "kcat" install_kcat
 
 printf '%s\n' ${missing[@]+"${missing[@]}"} >"$cache/missing"

@@ -35,14 +35,19 @@ type server interface {
 	Log() string
 }
 
+// Kinds is what STREAM_E2E_BROKERS (comma separated) names, else kinds.
+func Kinds(kinds []string) []string {
+	if env := os.Getenv("STREAM_E2E_BROKERS"); env != "" {
+		return strings.Split(env, ",")
+	}
+	return kinds
+}
+
 // Each runs f as a subtest per kind, one after another, each on a broker of its
-// own. STREAM_E2E_BROKERS (comma separated) replaces the kinds.
+// own; see [Kinds].
 func Each(t *testing.T, kinds []string, f func(t *testing.T, b *Broker)) {
 	t.Helper()
-	if env := os.Getenv("STREAM_E2E_BROKERS"); env != "" {
-		kinds = strings.Split(env, ",")
-	}
-	for _, kind := range kinds {
+	for _, kind := range Kinds(kinds) {
 		t.Run(kind, func(t *testing.T) { f(t, Start(t, kind)) })
 	}
 }
@@ -50,16 +55,24 @@ func Each(t *testing.T, kinds []string, f func(t *testing.T, b *Broker)) {
 // Start starts a broker, which ends with the test.
 func Start(t testing.TB, kind string) *Broker {
 	t.Helper()
+	return StartAdvertised(t, kind, "")
+}
+
+// StartAdvertised is Start with a broker that tells clients another address
+// than its own, if that is not empty.
+func StartAdvertised(t testing.TB, kind, advertised string) *Broker {
+	t.Helper()
 	b := &Broker{Kind: kind}
 	if kind == Kafka {
-		k := startKafka(t)
+		k := startKafka(t, advertised)
 		b.Addr, b.server = k.addr, k
 	} else {
-		s := testkit.Start(t, testkit.Options{
-			PubsubURL: pubsubURL(t, kind),
-			// As Apache Kafka is set up here: no wait for more members.
-			Args: []string{"--group-initial-rebalance-delay-ms", "0"},
-		})
+		// As Apache Kafka is set up here: no wait for more members.
+		args := []string{"--group-initial-rebalance-delay-ms", "0"}
+		if advertised != "" {
+			args = append(args, "--advertised-address", advertised)
+		}
+		s := testkit.Start(t, testkit.Options{PubsubURL: pubsubURL(t, kind), Args: args})
 		b.Addr, b.server = s.Addr, s
 	}
 	return b

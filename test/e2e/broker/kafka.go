@@ -21,7 +21,7 @@ const kafkaProperties = `process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@%[2]s
 listeners=PLAINTEXT://%[1]s,CONTROLLER://%[2]s
-advertised.listeners=PLAINTEXT://%[1]s
+advertised.listeners=PLAINTEXT://%[4]s
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 log.dirs=%[3]s
@@ -37,11 +37,14 @@ group.coordinator.rebalance.protocols=classic,consumer,streams,share
 group.initial.rebalance.delay.ms=0
 `
 
-func startKafka(t testing.TB) *kafka {
+func startKafka(t testing.TB, advertised string) *kafka {
 	t.Helper()
 	dir := t.TempDir()
 	k := &kafka{addr: testkit.FreeAddr(t), properties: filepath.Join(dir, "server.properties")}
-	text := fmt.Sprintf(kafkaProperties, k.addr, testkit.FreeAddr(t), filepath.Join(dir, "log"))
+	if advertised == "" {
+		advertised = k.addr
+	}
+	text := fmt.Sprintf(kafkaProperties, k.addr, testkit.FreeAddr(t), filepath.Join(dir, "log"), advertised)
 	if err := os.WriteFile(k.properties, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -3,10 +3,21 @@ package clients
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/IBM/sarama"
+	confluentkafka "github.com/confluentinc/confluent-kafka-go/v2/kafka"
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/hanzoai/stream/test/testkit"
 )
 
 // record is what scenarios compare. A nil key or value is null.
@@ -68,32 +79,83 @@ func (r record) emptyAsNull() record {
 type start struct {
 	offset int64
 	time   time.Time
+	reset  string // where an offset that is not there leads: earliest, latest, none
 }
 
-// limits are what a client cannot do.
+// sending is how a client produces.
+type sending struct {
+	codec      string
+	idempotent bool // else the client's default
+}
+
+// joining is how a member joins.
+type joining struct {
+	instance    string // group.instance.id of a static member
+	cooperative bool
+}
+
+// limits are what a library cannot do. They are about the library alone: what
+// Apache Kafka would answer and stream does not is a failure.
 type limits struct {
-	noTimestamps    bool // of produced records: they get the time of producing
-	noRecordHeaders bool // one set of headers for all records of a call
-	noEmpty         bool // produces null where empty was meant
-	emptyReadsNull  bool // reads null where empty was stored
-	noAdmin         bool
-	commitsAlone    bool // every few seconds, and before partitions are taken away
+	noTimestamps    bool     // of produced records: they get the time of producing
+	noRecordHeaders bool     // one set of headers for all records of a call
+	noHeaderNulls   bool     // header values are never null
+	noEmpty         bool     // produces null where empty was meant
+	emptyReadsNull  bool     // reads null where empty was stored
+	noTombstone     bool     // never both key and value null
+	createsUnknown  bool     // makes a topic when asked to describe it
+	commitsAlone    bool     // every few seconds, and before partitions are taken away
+	repeats         bool     // a member may read again what is not committed when a rebalance ends
+	resets          []string // the values of start.reset it has
+	// lacks says why the library cannot do a scenario at all: "n/a" in the table.
+	lacks map[string]string
 }
 
-// client is one client library. Its calls end with ctx.
+// library is one client library and its line of the table.
+type library struct {
+	name     string
+	language string
+	// version is that of the library; programs report theirs themselves.
+	version string
+	limits  limits
+	// everywhere: in CI against all kinds of brokers. The others speak the same
+	// versions as one of these, or sit on the same library.
+	everywhere bool
+	// open starts the library at a broker; it ends with the test.
+	open func(t *testing.T, addr string) client
+}
+
+// client is a library at a broker. Its calls end with ctx.
 type client interface {
-	name() string
-	limits() limits
+	// version is that of the library.
+	version() string
 	// produce sends rs, of any partitions, in order per partition, and waits for
 	// all acknowledgements (acks=all). Offsets in rs are ignored.
-	produce(ctx context.Context, t *testing.T, addr, topic, codec string, rs []record) error
-	// read returns n records of one partition.
-	read(ctx context.Context, t *testing.T, addr, topic string, partition int32, at start, n int) ([]record, error)
+	produce(ctx context.Context, topic string, how sending, rs []record) error
+	// read returns n records of one partition, or some more.
+	read(ctx context.Context, topic string, partition int32, at start, n int) ([]record, error)
 	// join starts a member of a group that begins at the first offset where
 	// nothing is committed.
-	join(ctx context.Context, t *testing.T, addr, group, topic string) (member, error)
-	// admin creates a topic, counts its partitions and deletes it again.
-	admin(ctx context.Context, addr, topic string, partitions int) (counted int, err error)
+	join(ctx context.Context, t *testing.T, group, topic string, how joining) (member, error)
+	admin
+}
+
+// admin are the calls about topics. Refusals of the broker keep their code, see
+// refusal.
+type admin interface {
+	create(ctx context.Context, topic string, partitions int, configs map[string]string) error
+	// partitions is how many a topic has.
+	partitions(ctx context.Context, topic string) (int, error)
+	topics(ctx context.Context) ([]string, error)
+	// alter sets one config and leaves the others, by IncrementalAlterConfigs
+	// where the library has it.
+	alter(ctx context.Context, topic, config, value string) error
+	config(ctx context.Context, topic, config string) (string, error)
+	// grow makes a topic have count partitions.
+	grow(ctx context.Context, topic string, count int) error
+	// truncate deletes the records before an offset.
+	truncate(ctx context.Context, topic string, partition int32, before int64) error
+	remove(ctx context.Context, topic string) error
 }
 
 // member is one member of a group. A goroutine of it puts what it is given
@@ -103,8 +165,57 @@ type member interface {
 	// commit commits everything that was put into the channel; a client that
 	// commits by itself returns at once.
 	commit(ctx context.Context) error
-	// close leaves the group.
+	// close ends the member; one that is not static leaves the group.
 	close() error
 }
 
-var clients = []client{franz{}, saramaClient{}, segment{}, confluent{}, kcat{}}
+// module is the version of a Go module that go.mod pins; a test binary does not
+// know it.
+func module(path string) string {
+	text, err := os.ReadFile(filepath.Join(testkit.Root(), "test/e2e/go.mod"))
+	if err != nil {
+		return err.Error()
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == path {
+			return strings.TrimPrefix(f[1], "v")
+		}
+	}
+	return "not in go.mod"
+}
+
+// errLacks is the answer of a method that the limits exclude.
+var errLacks = errors.New("the library has no such call")
+
+// code is Kafka's code of an error that the broker has answered, 0 of others.
+func code(err error) int {
+	var (
+		ke *kerr.Error
+		se sarama.KError
+		ge kafkago.Error
+		ce confluentkafka.Error
+		pe processError
+		// these two hold one error per record
+		sp sarama.ProducerErrors
+		gw kafkago.WriteErrors
+	)
+	if errors.As(err, &sp) {
+		err = sp[0].Err
+	}
+	if errors.As(err, &gw) {
+		err = gw[0]
+	}
+	switch {
+	case errors.As(err, &ke):
+		return int(ke.Code)
+	case errors.As(err, &se):
+		return int(se)
+	case errors.As(err, &ge):
+		return int(ge)
+	case errors.As(err, &ce):
+		return int(ce.Code())
+	case errors.As(err, &pe):
+		return pe.code
+	}
+	return 0
+}

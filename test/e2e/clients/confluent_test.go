@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -12,10 +14,23 @@ import (
 )
 
 // confluent is confluent-kafka-go: librdkafka.
-type confluent struct{}
+type confluent struct{ addr string }
 
-func (confluent) name() string   { return "confluent-kafka-go" }
-func (confluent) limits() limits { return limits{} }
+var confluentLibrary = library{
+	name: "confluent-kafka-go", language: "Go", everywhere: true,
+	open: func(_ *testing.T, addr string) client { return confluent{addr} },
+}
+
+func (confluent) version() string {
+	_, librdkafka := kafka.LibraryVersion()
+	return module("github.com/confluentinc/confluent-kafka-go/v2") + ", librdkafka " + librdkafka
+}
+
+// settings are c's with those of every client.
+func (c confluent) settings(s kafka.ConfigMap) *kafka.ConfigMap {
+	s["bootstrap.servers"], s["client.id"] = c.addr, "confluent-kafka-go"
+	return &s
+}
 
 func confluentRecord(m *kafka.Message) record {
 	out := record{Partition: m.TopicPartition.Partition, Offset: int64(m.TopicPartition.Offset), Key: m.Key, Value: m.Value, Time: m.Timestamp}
@@ -25,8 +40,8 @@ func confluentRecord(m *kafka.Message) record {
 	return out
 }
 
-func (confluent) produce(ctx context.Context, _ *testing.T, addr, topic, codec string, rs []record) error {
-	p, err := kafka.NewProducer(&kafka.ConfigMap{"bootstrap.servers": addr, "compression.codec": codec, "linger.ms": 5, "enable.idempotence": true, "acks": "all"})
+func (c confluent) produce(ctx context.Context, topic string, how sending, rs []record) error {
+	p, err := kafka.NewProducer(c.settings(kafka.ConfigMap{"compression.codec": how.codec, "linger.ms": 5, "enable.idempotence": how.idempotent, "acks": "all"}))
 	if err != nil {
 		return err
 	}
@@ -54,8 +69,12 @@ func (confluent) produce(ctx context.Context, _ *testing.T, addr, topic, codec s
 	return nil
 }
 
-func (confluent) read(ctx context.Context, _ *testing.T, addr, topic string, partition int32, at start, n int) (out []record, err error) {
-	c, err := kafka.NewConsumer(&kafka.ConfigMap{"bootstrap.servers": addr, "group.id": "unused", "enable.auto.commit": false, "auto.offset.reset": "error"})
+func (cl confluent) read(ctx context.Context, topic string, partition int32, at start, n int) (out []record, err error) {
+	reset := at.reset
+	if reset == "" || reset == "none" {
+		reset = "error"
+	}
+	c, err := kafka.NewConsumer(cl.settings(kafka.ConfigMap{"group.id": "unused", "enable.auto.commit": false, "auto.offset.reset": reset}))
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +115,7 @@ func confluentPoll(ctx context.Context, c *kafka.Consumer) (*kafka.Message, erro
 		case *kafka.Message:
 			return e, e.TopicPartition.Error
 		case kafka.Error:
-			if e.IsFatal() {
+			if e.IsFatal() || e.Code() == kafka.ErrAutoOffsetReset {
 				return nil, e
 			}
 		}
@@ -110,9 +129,16 @@ type confluentMember struct {
 	wait sync.WaitGroup
 }
 
-func (confluent) join(ctx context.Context, t *testing.T, addr, group, topic string) (member, error) {
-	c, err := kafka.NewConsumer(&kafka.ConfigMap{"bootstrap.servers": addr, "group.id": group, "enable.auto.commit": false,
-		"enable.auto.offset.store": false, "auto.offset.reset": "earliest", "heartbeat.interval.ms": 500})
+func (cl confluent) join(ctx context.Context, t *testing.T, group, topic string, how joining) (member, error) {
+	settings := kafka.ConfigMap{"group.id": group, "enable.auto.commit": false,
+		"enable.auto.offset.store": false, "auto.offset.reset": "earliest", "heartbeat.interval.ms": 500}
+	if how.instance != "" {
+		settings["group.instance.id"] = how.instance
+	}
+	if how.cooperative {
+		settings["partition.assignment.strategy"] = "cooperative-sticky"
+	}
+	c, err := kafka.NewConsumer(cl.settings(settings))
 	if err != nil {
 		return nil, err
 	}
@@ -159,26 +185,106 @@ func (m *confluentMember) close() error {
 	return m.c.Close()
 }
 
-func (confluent) admin(ctx context.Context, addr, topic string, partitions int) (int, error) {
-	a, err := kafka.NewAdminClient(&kafka.ConfigMap{"bootstrap.servers": addr})
+// adm runs f with a client for admin calls.
+func (c confluent) adm(f func(*kafka.AdminClient) error) error {
+	a, err := kafka.NewAdminClient(c.settings(kafka.ConfigMap{}))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer a.Close()
-	made, err := a.CreateTopics(ctx, []kafka.TopicSpecification{{Topic: topic, NumPartitions: partitions, ReplicationFactor: 1}}, kafka.SetAdminOperationTimeout(20*time.Second))
-	if err == nil && made[0].Error.Code() != kafka.ErrNoError {
-		err = made[0].Error
+	return f(a)
+}
+
+// refused is the error of a result, nil for code 0.
+func refused(e kafka.Error) error {
+	if e.Code() == kafka.ErrNoError {
+		return nil
 	}
-	if err != nil {
-		return 0, fmt.Errorf("create: %w", err)
-	}
-	meta, err := a.GetMetadata(&topic, false, 10_000)
-	if err != nil {
-		return 0, fmt.Errorf("metadata: %w", err)
-	}
-	gone, err := a.DeleteTopics(ctx, []string{topic}, kafka.SetAdminOperationTimeout(20*time.Second))
-	if err == nil && gone[0].Error.Code() != kafka.ErrNoError {
-		err = gone[0].Error
-	}
-	return len(meta.Topics[topic].Partitions), err
+	return e
+}
+
+func (c confluent) create(ctx context.Context, topic string, partitions int, configs map[string]string) error {
+	return c.adm(func(a *kafka.AdminClient) error {
+		made, err := a.CreateTopics(ctx, []kafka.TopicSpecification{{Topic: topic, NumPartitions: partitions, ReplicationFactor: 1, Config: configs}}, kafka.SetAdminOperationTimeout(20*time.Second))
+		if err == nil {
+			err = refused(made[0].Error)
+		}
+		return err
+	})
+}
+
+func (c confluent) partitions(ctx context.Context, topic string) (n int, err error) {
+	return n, c.adm(func(a *kafka.AdminClient) error {
+		got, err := a.DescribeTopics(ctx, kafka.NewTopicCollectionOfTopicNames([]string{topic}))
+		if err == nil {
+			n, err = len(got.TopicDescriptions[0].Partitions), refused(got.TopicDescriptions[0].Error)
+		}
+		return err
+	})
+}
+
+func (c confluent) topics(context.Context) (names []string, err error) {
+	return names, c.adm(func(a *kafka.AdminClient) error {
+		meta, err := a.GetMetadata(nil, true, 10_000)
+		if err != nil {
+			return err
+		}
+		names = slices.Collect(maps.Keys(meta.Topics))
+		return nil
+	})
+}
+
+func (c confluent) alter(ctx context.Context, topic, config, value string) error {
+	return c.adm(func(a *kafka.AdminClient) error {
+		done, err := a.IncrementalAlterConfigs(ctx, []kafka.ConfigResource{{Type: kafka.ResourceTopic, Name: topic,
+			Config: []kafka.ConfigEntry{{Name: config, Value: value, IncrementalOperation: kafka.AlterConfigOpTypeSet}}}})
+		if err == nil {
+			err = refused(done[0].Error)
+		}
+		return err
+	})
+}
+
+func (c confluent) config(ctx context.Context, topic, config string) (value string, err error) {
+	return value, c.adm(func(a *kafka.AdminClient) error {
+		got, err := a.DescribeConfigs(ctx, []kafka.ConfigResource{{Type: kafka.ResourceTopic, Name: topic}})
+		if err == nil {
+			err = refused(got[0].Error)
+		}
+		if err != nil {
+			return err
+		}
+		value = got[0].Config[config].Value
+		return nil
+	})
+}
+
+func (c confluent) grow(ctx context.Context, topic string, count int) error {
+	return c.adm(func(a *kafka.AdminClient) error {
+		done, err := a.CreatePartitions(ctx, []kafka.PartitionsSpecification{{Topic: topic, IncreaseTo: count}}, kafka.SetAdminOperationTimeout(20*time.Second))
+		if err == nil {
+			err = refused(done[0].Error)
+		}
+		return err
+	})
+}
+
+func (c confluent) truncate(ctx context.Context, topic string, partition int32, before int64) error {
+	return c.adm(func(a *kafka.AdminClient) error {
+		done, err := a.DeleteRecords(ctx, []kafka.TopicPartition{{Topic: &topic, Partition: partition, Offset: kafka.Offset(before)}})
+		if err == nil {
+			err = done.DeleteRecordsResults[0].TopicPartition.Error
+		}
+		return err
+	})
+}
+
+func (c confluent) remove(ctx context.Context, topic string) error {
+	return c.adm(func(a *kafka.AdminClient) error {
+		gone, err := a.DeleteTopics(ctx, []string{topic}, kafka.SetAdminOperationTimeout(20*time.Second))
+		if err == nil {
+			err = refused(gone[0].Error)
+		}
+		return err
+	})
 }

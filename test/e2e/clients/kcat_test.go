@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,12 +19,31 @@ import (
 )
 
 // kcat is Debian's kcat on an old librdkafka, driven by its command line.
-type kcat struct{}
+type kcat struct{ path, addr string }
 
-func (kcat) name() string { return "kcat" }
+const kcatNoAdmin = "no admin calls"
 
-func (kcat) limits() limits {
-	return limits{noTimestamps: true, noRecordHeaders: true, noEmpty: true, noAdmin: true, commitsAlone: true}
+var kcatLibrary = library{
+	name: "kcat", language: "C", everywhere: true,
+	limits: limits{noTimestamps: true, noRecordHeaders: true, noEmpty: true, commitsAlone: true, lacks: map[string]string{
+		"topics": kcatNoAdmin, "unknown": kcatNoAdmin, "configs": kcatNoAdmin, "add-partitions": kcatNoAdmin, "delete-records": kcatNoAdmin,
+	}},
+	open: func(t *testing.T, addr string) client { return kcat{tools.Kcat(t).Path, addr} },
+}
+
+func (k kcat) run(args ...string) tools.Run {
+	return tools.Run{Path: k.path, Args: append(args, "-b", k.addr, "-X", "client.id=kcat")}
+}
+
+var kcatVersion = regexp.MustCompile(`Version (\S+) .*librdkafka (\S+)`)
+
+func (k kcat) version() string {
+	res, err := tools.Run{Path: k.path, Args: []string{"-V"}}.Do(context.Background())
+	m := kcatVersion.FindStringSubmatch(res.Stdout)
+	if err != nil || m == nil {
+		return "unknown"
+	}
+	return m[1] + ", librdkafka " + m[2]
 }
 
 // kcatMessage is a line of kcat -J.
@@ -50,7 +70,7 @@ func (m kcatMessage) record() record {
 	return out
 }
 
-func (kcat) produce(ctx context.Context, t *testing.T, addr, topic, codec string, rs []record) error {
+func (k kcat) produce(ctx context.Context, topic string, how sending, rs []record) error {
 	byPartition := map[int32]*strings.Builder{}
 	for _, r := range rs {
 		b := byPartition[r.Partition]
@@ -61,26 +81,31 @@ func (kcat) produce(ctx context.Context, t *testing.T, addr, topic, codec string
 		fmt.Fprintf(b, "%s\t%s\n", r.Key, r.Value)
 	}
 	for p, b := range byPartition {
-		run := tools.Kcat(t, "-P", "-b", addr, "-t", topic, "-p", fmt.Sprint(p), "-K", `\t`, "-Z", "-z", codec, "-X", "acks=all")
+		run := k.run("-P", "-t", topic, "-p", fmt.Sprint(p), "-K", `\t`, "-Z", "-z", how.codec, "-X", "acks=all",
+			"-X", fmt.Sprintf("enable.idempotence=%v", how.idempotent))
 		for _, h := range rs[0].Headers {
 			run.Args = append(run.Args, "-H", h.Key+"="+string(h.Value))
 		}
 		run.Stdin = b.String()
 		if res, err := run.Do(ctx); err != nil || res.Code != 0 {
-			return fmt.Errorf("exit code %d, %v: %s", res.Code, err, res.Stderr)
+			return kcatError(res, err)
 		}
 	}
 	return nil
 }
 
-func (kcat) read(ctx context.Context, t *testing.T, addr, topic string, partition int32, at start, n int) ([]record, error) {
+func (k kcat) read(ctx context.Context, topic string, partition int32, at start, n int) ([]record, error) {
 	offset := strconv.FormatInt(at.offset, 10)
 	if !at.time.IsZero() {
 		offset = fmt.Sprintf("s@%d", at.time.UnixMilli())
 	}
-	res, err := tools.Kcat(t, "-C", "-b", addr, "-t", topic, "-p", fmt.Sprint(partition), "-o", offset, "-c", strconv.Itoa(n), "-J", "-q").Do(ctx)
+	reset := at.reset
+	if reset == "" || reset == "none" {
+		reset = "error"
+	}
+	res, err := k.run("-C", "-t", topic, "-p", fmt.Sprint(partition), "-o", offset, "-c", strconv.Itoa(n), "-J", "-q", "-X", "auto.offset.reset="+reset).Do(ctx)
 	if err != nil || res.Code != 0 {
-		return nil, fmt.Errorf("exit code %d, %v: %s", res.Code, err, res.Stderr)
+		return nil, kcatError(res, err)
 	}
 	var out []record
 	for d := json.NewDecoder(strings.NewReader(res.Stdout)); ; {
@@ -102,9 +127,15 @@ type kcatMember struct {
 }
 
 // join runs kcat as a group member. It commits by itself what it has printed.
-func (kcat) join(ctx context.Context, t *testing.T, addr, group, topic string) (member, error) {
-	run := tools.Kcat(t, "-b", addr, "-G", group, topic, "-J", "-q", "-u",
-		"-X", "auto.offset.reset=earliest", "-X", "heartbeat.interval.ms=500")
+func (k kcat) join(ctx context.Context, t *testing.T, group, topic string, how joining) (member, error) {
+	args := []string{"-J", "-q", "-u", "-X", "auto.offset.reset=earliest", "-X", "heartbeat.interval.ms=500"}
+	if how.instance != "" {
+		args = append(args, "-X", "group.instance.id="+how.instance)
+	}
+	if how.cooperative {
+		args = append(args, "-X", "partition.assignment.strategy=cooperative-sticky")
+	}
+	run := k.run(append(args, "-G", group, topic)...)
 	cmd := exec.CommandContext(ctx, run.Path, run.Args...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -143,6 +174,25 @@ func (m *kcatMember) close() error {
 	return m.cmd.Wait()
 }
 
-func (kcat) admin(context.Context, string, string, int) (int, error) {
-	return 0, fmt.Errorf("kcat has no admin calls")
+// kcatError is a failed run, with Kafka's code for a text of librdkafka.
+func kcatError(res tools.Result, err error) error {
+	e := processError{text: fmt.Sprintf("exit code %d, %v: %s", res.Code, err, res.Stderr)}
+	for text, code := range map[string]int{
+		"Broker: Message size too large": 10,
+		"Broker: Offset out of range":    1,
+	} {
+		if strings.Contains(res.Stderr, text) {
+			e.code = code
+		}
+	}
+	return e
 }
+
+func (kcat) create(context.Context, string, int, map[string]string) error { return errLacks }
+func (kcat) partitions(context.Context, string) (int, error)              { return 0, errLacks }
+func (kcat) topics(context.Context) ([]string, error)                     { return nil, errLacks }
+func (kcat) alter(context.Context, string, string, string) error          { return errLacks }
+func (kcat) config(context.Context, string, string) (string, error)       { return "", errLacks }
+func (kcat) grow(context.Context, string, int) error                      { return errLacks }
+func (kcat) truncate(context.Context, string, int32, int64) error         { return errLacks }
+func (kcat) remove(context.Context, string) error                         { return errLacks }

@@ -3,6 +3,8 @@ package clients
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -11,14 +13,22 @@ import (
 )
 
 // saramaClient speaks the default protocol level of sarama, 2.8.
-type saramaClient struct{}
+type saramaClient struct{ addr string }
 
-func (saramaClient) name() string   { return "sarama" }
-func (saramaClient) limits() limits { return limits{} }
+var saramaLibrary = library{
+	name: "sarama", language: "Go", everywhere: true,
+	limits: limits{
+		resets: []string{"none"}, // it checks the offset before it reads
+		lacks:  map[string]string{"cooperative": "its balance strategies are eager"},
+	},
+	open: func(_ *testing.T, addr string) client { return saramaClient{addr} },
+}
+
+func (saramaClient) version() string { return module("github.com/IBM/sarama") }
 
 func saramaConfig() *sarama.Config {
 	c := sarama.NewConfig()
-	c.ClientID = "e2e"
+	c.ClientID = "sarama"
 	c.Producer.RequiredAcks = sarama.WaitForAll
 	c.Producer.Return.Successes = true
 	c.Producer.Partitioner = sarama.NewManualPartitioner
@@ -47,12 +57,15 @@ func saramaBytes(b []byte) sarama.Encoder {
 	return sarama.ByteEncoder(b)
 }
 
-func (saramaClient) produce(_ context.Context, _ *testing.T, addr, topic, codec string, rs []record) error {
+func (s saramaClient) produce(_ context.Context, topic string, how sending, rs []record) error {
 	c := saramaConfig()
-	if err := c.Producer.Compression.UnmarshalText([]byte(codec)); err != nil {
+	if c.Producer.Idempotent = how.idempotent; how.idempotent {
+		c.Net.MaxOpenRequests = 1
+	}
+	if err := c.Producer.Compression.UnmarshalText([]byte(how.codec)); err != nil {
 		return err
 	}
-	p, err := sarama.NewSyncProducer([]string{addr}, c)
+	p, err := sarama.NewSyncProducer([]string{s.addr}, c)
 	if err != nil {
 		return err
 	}
@@ -67,8 +80,8 @@ func (saramaClient) produce(_ context.Context, _ *testing.T, addr, topic, codec 
 	return errors.Join(p.SendMessages(out), p.Close())
 }
 
-func (saramaClient) read(ctx context.Context, _ *testing.T, addr, topic string, partition int32, at start, n int) (out []record, err error) {
-	cl, err := sarama.NewClient([]string{addr}, saramaConfig())
+func (s saramaClient) read(ctx context.Context, topic string, partition int32, at start, n int) (out []record, err error) {
+	cl, err := sarama.NewClient([]string{s.addr}, saramaConfig())
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +125,10 @@ type saramaMember struct {
 	session sarama.ConsumerGroupSession // guards: the current session
 }
 
-func (saramaClient) join(ctx context.Context, t *testing.T, addr, group, topic string) (member, error) {
-	g, err := sarama.NewConsumerGroup([]string{addr}, group, saramaConfig())
+func (s saramaClient) join(ctx context.Context, t *testing.T, group, topic string, how joining) (member, error) {
+	c := saramaConfig()
+	c.Consumer.Group.InstanceId = how.instance
+	g, err := sarama.NewConsumerGroup([]string{s.addr}, group, c)
 	if err != nil {
 		return nil, err
 	}
@@ -183,24 +198,77 @@ func (m *saramaMember) close() error {
 	return err
 }
 
-func (saramaClient) admin(_ context.Context, addr, topic string, partitions int) (n int, err error) {
-	a, err := sarama.NewClusterAdmin([]string{addr}, saramaConfig())
+// adm runs f with a client for admin calls.
+func (s saramaClient) adm(f func(sarama.ClusterAdmin) error) (err error) {
+	a, err := sarama.NewClusterAdmin([]string{s.addr}, saramaConfig())
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
-	if err := a.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: int32(partitions), ReplicationFactor: 1}, false); err != nil {
-		return 0, err
-	}
-	var list []*sarama.TopicMetadata
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		list, err = a.DescribeTopics([]string{topic})
+	return f(a)
+}
+
+func (s saramaClient) create(_ context.Context, topic string, partitions int, configs map[string]string) error {
+	return s.adm(func(a sarama.ClusterAdmin) error {
+		values := map[string]*string{}
+		for k, v := range configs {
+			values[k] = &v
+		}
+		return a.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: int32(partitions), ReplicationFactor: 1, ConfigEntries: values}, false)
+	})
+}
+
+func (s saramaClient) partitions(_ context.Context, topic string) (n int, err error) {
+	return n, s.adm(func(a sarama.ClusterAdmin) error {
+		list, err := a.DescribeTopics([]string{topic})
 		if err != nil {
-			return 0, err
+			return err
 		}
-		if list[0].Err == sarama.ErrNoError || time.Now().After(deadline) {
-			break
+		n = len(list[0].Partitions)
+		if list[0].Err != sarama.ErrNoError {
+			return list[0].Err
 		}
-	}
-	return len(list[0].Partitions), a.DeleteTopic(topic)
+		return nil
+	})
+}
+
+func (s saramaClient) topics(context.Context) (names []string, err error) {
+	return names, s.adm(func(a sarama.ClusterAdmin) error {
+		list, err := a.ListTopics()
+		names = slices.Collect(maps.Keys(list))
+		return err
+	})
+}
+
+func (s saramaClient) alter(_ context.Context, topic, config, value string) error {
+	return s.adm(func(a sarama.ClusterAdmin) error {
+		return a.IncrementalAlterConfig(sarama.TopicResource, topic,
+			map[string]sarama.IncrementalAlterConfigsEntry{config: {Operation: sarama.IncrementalAlterConfigsOperationSet, Value: &value}}, false)
+	})
+}
+
+func (s saramaClient) config(_ context.Context, topic, config string) (value string, err error) {
+	return value, s.adm(func(a sarama.ClusterAdmin) error {
+		got, err := a.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{config}})
+		for _, c := range got {
+			if c.Name == config {
+				value = c.Value
+			}
+		}
+		return err
+	})
+}
+
+func (s saramaClient) grow(_ context.Context, topic string, count int) error {
+	return s.adm(func(a sarama.ClusterAdmin) error { return a.CreatePartitions(topic, int32(count), nil, false) })
+}
+
+func (s saramaClient) truncate(_ context.Context, topic string, partition int32, before int64) error {
+	return s.adm(func(a sarama.ClusterAdmin) error {
+		return a.DeleteRecords(topic, map[int32]int64{partition: before})
+	})
+}
+
+func (s saramaClient) remove(_ context.Context, topic string) error {
+	return s.adm(func(a sarama.ClusterAdmin) error { return a.DeleteTopic(topic) })
 }

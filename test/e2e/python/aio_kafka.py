@@ -1,48 +1,156 @@
-"""aiokafka."""
+"""aiokafka, its event loop in a thread."""
 
+import asyncio
+import functools
+import threading
+
+import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import KafkaError, for_code
 
-import scenario
+import driver
+
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+
+
+def blocking(f):
+    """An async method as one that blocks; errors of the broker keep their code."""
+
+    @functools.wraps(f)
+    def g(*args, **kwargs):
+        try:
+            return asyncio.run_coroutine_threadsafe(f(*args, **kwargs), loop).result()
+        except KafkaError as e:
+            raise driver.Refused(getattr(e, "errno", 0) or 0, repr(e)) from e
+
+    return g
+
+
+def check(errors):
+    """errors are tuples (name, code, ...)."""
+    for name, code, *_ in errors:
+        if code:
+            raise for_code(code)(name)
+
+
+def records(polled):
+    return [(m.partition, m.offset, m.key, m.value, m.headers, m.timestamp) for messages in polled.values() for m in messages]
+
+
+class Member:
+    def __init__(self, consumer, topic):
+        self.consumer, self.topic, self.ends = consumer, topic, {}
+
+    @blocking
+    async def poll(self):
+        out = records(await self.consumer.getmany(timeout_ms=100))
+        for r in out:
+            self.ends[r[0]] = r[1] + 1
+        return out
+
+    @blocking
+    async def commit(self):
+        if self.ends:
+            await self.consumer.commit({TopicPartition(self.topic, p): o for p, o in self.ends.items()})
+        self.ends = {}
+
+    @blocking
+    async def close(self):
+        await self.consumer.stop()
 
 
 class Client:
-    def __init__(self, address):
-        self.address = address
+    def __init__(self, address, name):
+        self.settings = {"bootstrap_servers": address, "client_id": name}
 
     async def admin(self, f):
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.address)
+        admin = AIOKafkaAdminClient(**self.settings)
         await admin.start()
         try:
-            await f(admin)
+            return await f(admin)
         finally:
             await admin.close()
 
-    async def create(self, topic, partitions):
-        await self.admin(lambda a: a.create_topics([NewTopic(topic, partitions, 1)]))
+    @blocking
+    async def create(self, topic, partitions, configs):
+        made = await self.admin(lambda a: a.create_topics([NewTopic(topic, partitions, 1, topic_configs=configs)]))
+        check(made.topic_errors)
 
-    async def delete(self, topic):
-        await self.admin(lambda a: a.delete_topics([topic]))
+    @blocking
+    async def partitions(self, topic):
+        (t,) = await self.admin(lambda a: a.describe_topics([topic]))
+        check([(topic, t["error_code"])])
+        return len(t["partitions"])
 
-    async def produce(self, topic, codec, records):
-        producer = AIOKafkaProducer(bootstrap_servers=self.address, enable_idempotence=True, compression_type=None if codec == "none" else codec)
+    @blocking
+    async def topics(self):
+        return await self.admin(lambda a: a.list_topics())
+
+    @blocking
+    async def alter(self, topic, config, value):
+        (done,) = await self.admin(lambda a: a.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {config: value})]))
+        check((name, code) for code, _, _, name, *_ in done.resources)
+
+    @blocking
+    async def config(self, topic, config):
+        (got,) = await self.admin(lambda a: a.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {config: None})]))
+        code, _, _, name, configs, *_ = got.resources[0]
+        check([(name, code)])
+        return {c[0]: c[1] for c in configs}[config]
+
+    @blocking
+    async def grow(self, topic, count):
+        await self.admin(lambda a: a.create_partitions({topic: NewPartitions(count)}))
+
+    @blocking
+    async def truncate(self, topic, partition, before):
+        await self.admin(lambda a: a.delete_records({TopicPartition(topic, partition): RecordsToDelete(before)}))
+
+    @blocking
+    async def remove(self, topic):
+        gone = await self.admin(lambda a: a.delete_topics([topic]))
+        check(gone.topic_error_codes)
+
+    @blocking
+    async def produce(self, topic, codec, idempotent, records):
+        producer = AIOKafkaProducer(**self.settings, acks="all", enable_idempotence=idempotent, compression_type=None if codec == "none" else codec, linger_ms=5)
         await producer.start()
-        sent = [await producer.send(topic, partition=p, key=k, value=v, headers=h, timestamp_ms=ts) for p, k, v, h, ts in records]
-        for s in sent:
-            await s
-        await producer.stop()
+        try:
+            sent = [await producer.send(topic, partition=p, key=k, value=v, headers=h, timestamp_ms=ts) for p, k, v, h, ts in records]
+            for s in sent:
+                await s
+        finally:
+            await producer.stop()
 
-    async def consume(self, topic, group, n):
-        consumer = AIOKafkaConsumer(topic, bootstrap_servers=self.address, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest")
+    @blocking
+    async def read(self, topic, partition, offset, time, reset, n):
+        consumer = AIOKafkaConsumer(**self.settings, auto_offset_reset=reset, fetch_max_wait_ms=100)
         await consumer.start()
-        out = []
-        while len(out) < n:
-            for messages in (await consumer.getmany(timeout_ms=1000, max_records=100)).values():
-                for m in messages:
-                    out.append((m.offset, m.partition, m.key, m.value, list(m.headers), m.timestamp))
-        await consumer.commit({TopicPartition(topic, p): max(r[0] for r in out if r[1] == p) + 1 for p in {r[1] for r in out}})
-        await consumer.stop()
-        return out
+        try:
+            tp = TopicPartition(topic, partition)
+            consumer.assign([tp])
+            if time is not None:
+                offset = (await consumer.offsets_for_times({tp: time}))[tp].offset
+            consumer.seek(tp, offset)
+            out = []
+            while len(out) < n:
+                out += records(await consumer.getmany(timeout_ms=500))
+            return out
+        finally:
+            await consumer.stop()
+
+    @blocking
+    async def join(self, group, topic, instance, cooperative):
+        consumer = AIOKafkaConsumer(
+            topic, **self.settings, group_id=group, group_instance_id=instance or None, enable_auto_commit=False,
+            auto_offset_reset="earliest", heartbeat_interval_ms=500, fetch_max_wait_ms=100,
+            partition_assignment_strategy=[RangePartitionAssignor])
+        await consumer.start()  # waits for its share; other members go on meanwhile
+        return Member(consumer, topic)
 
 
-scenario.main(Client)
+driver.main(aiokafka.__version__, Client)

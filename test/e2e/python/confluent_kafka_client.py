@@ -1,45 +1,124 @@
-"""confluent-kafka: librdkafka, with idempotence."""
+"""confluent-kafka: librdkafka."""
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
 
-import scenario
+import driver
+
+
+def refusals(f):
+    """Errors of the broker keep their code."""
+
+    def g(*args, **kwargs):
+        try:
+            return f(*args, **kwargs)
+        except KafkaException as e:
+            raise driver.Refused(e.args[0].code(), repr(e)) from e
+
+    return g
+
+
+def record(m):
+    if m.error():
+        raise KafkaException(m.error())
+    return m.partition(), m.offset(), m.key(), m.value(), m.headers(), m.timestamp()[1]
+
+
+class Member:
+    def __init__(self, consumer):
+        self.consumer, self.ends = consumer, {}
+
+    def poll(self):
+        messages = self.consumer.consume(100, 0.1)
+        out = [record(m) for m in messages]
+        for m in messages:
+            self.ends[m.partition()] = TopicPartition(m.topic(), m.partition(), m.offset() + 1)
+        return out
+
+    def commit(self):
+        if self.ends:
+            self.consumer.commit(offsets=list(self.ends.values()), asynchronous=False)
+        self.ends = {}
+
+    def close(self):
+        self.consumer.close()
 
 
 class Client:
-    def __init__(self, address):
-        self.config = {"bootstrap.servers": address}
+    def __init__(self, address, name):
+        self.settings = {"bootstrap.servers": address, "client.id": name}
 
-    def create(self, topic, partitions):
-        admin = AdminClient(self.config)  # must live until the answer
-        for f in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-            f.result(30)
+    def admin(self, f):
+        admin = AdminClient(self.settings)  # must live until the answer
+        (result,) = f(admin).values()
+        return result.result(30)
 
-    def delete(self, topic):
-        admin = AdminClient(self.config)
-        for f in admin.delete_topics([topic]).values():
-            f.result(30)
+    @refusals
+    def create(self, topic, partitions, configs):
+        self.admin(lambda a: a.create_topics([NewTopic(topic, partitions, 1, config=configs)]))
 
-    def produce(self, topic, codec, records):
+    @refusals
+    def partitions(self, topic):
+        return len(self.admin(lambda a: a.describe_topics(TopicCollection([topic]))).partitions)
+
+    def topics(self):
+        return list(AdminClient(self.settings).list_topics(timeout=10).topics)
+
+    @refusals
+    def alter(self, topic, config, value):
+        entry = ConfigEntry(config, value, incremental_operation=AlterConfigOpType.SET)
+        self.admin(lambda a: a.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])]))
+
+    @refusals
+    def config(self, topic, config):
+        return self.admin(lambda a: a.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))[config].value
+
+    @refusals
+    def grow(self, topic, count):
+        self.admin(lambda a: a.create_partitions([NewPartitions(topic, count)]))
+
+    @refusals
+    def truncate(self, topic, partition, before):
+        self.admin(lambda a: a.delete_records([TopicPartition(topic, partition, before)]))
+
+    @refusals
+    def remove(self, topic):
+        self.admin(lambda a: a.delete_topics([topic]))
+
+    @refusals
+    def produce(self, topic, codec, idempotent, records):
         failed = []
-        producer = Producer(self.config | {"compression.type": codec, "enable.idempotence": True, "linger.ms": 5})
+        producer = Producer(self.settings | {"compression.type": codec, "enable.idempotence": idempotent, "acks": "all", "linger.ms": 5})
         for p, k, v, h, ts in records:
             producer.produce(topic, partition=p, key=k, value=v, headers=h, timestamp=ts, on_delivery=lambda err, _: err and failed.append(err))
         left = producer.flush(30)
-        assert not left and not failed, f"{left} not delivered, {failed[:1]}"
+        if failed:
+            raise KafkaException(failed[0])
+        assert not left, f"{left} not delivered"
 
-    def consume(self, topic, group, n):
-        consumer = Consumer(self.config | {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
+    @refusals
+    def read(self, topic, partition, offset, time, reset, n):
+        consumer = Consumer(self.settings | {"group.id": "unused", "enable.auto.commit": False, "auto.offset.reset": "error" if reset == "none" else reset})
+        try:
+            tp = TopicPartition(topic, partition, offset)
+            if time is not None:
+                (tp,) = consumer.offsets_for_times([TopicPartition(topic, partition, time)], timeout=10)
+            consumer.assign([tp])
+            out = []
+            while len(out) < n:
+                out += [record(m) for m in consumer.consume(n - len(out), 0.5)]
+            return out
+        finally:
+            consumer.close()
+
+    def join(self, group, topic, instance, cooperative):
+        consumer = Consumer(self.settings | {
+            "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest", "heartbeat.interval.ms": 500,
+            "partition.assignment.strategy": "cooperative-sticky" if cooperative else "range",
+        } | ({"group.instance.id": instance} if instance else {}))
         consumer.subscribe([topic])
-        out = []
-        while len(out) < n:
-            for m in consumer.consume(min(100, n - len(out)), 1.0):
-                assert not m.error(), m.error()
-                out.append((m.offset(), m.partition(), m.key(), m.value(), m.headers() or [], m.timestamp()[1]))
-        ends = {p: max(r[0] for r in out if r[1] == p) + 1 for p in {r[1] for r in out}}
-        consumer.commit(offsets=[TopicPartition(topic, p, o) for p, o in ends.items()], asynchronous=False)
-        consumer.close()
-        return out
+        return Member(consumer)
 
 
-scenario.main(Client)
+driver.main(f"{confluent_kafka.__version__}, librdkafka {confluent_kafka.libversion()[0]}", Client)

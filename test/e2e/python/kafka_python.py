@@ -1,48 +1,134 @@
 """kafka-python."""
 
+import kafka
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.admin import NewTopic
+from kafka.admin import ConfigResource
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import BrokerResponseError, for_code
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-import scenario
+import driver
+
+
+def refusals(f):
+    """Errors of the broker keep their code."""
+
+    def g(*args, **kwargs):
+        try:
+            return f(*args, **kwargs)
+        except BrokerResponseError as e:
+            raise driver.Refused(e.errno, repr(e)) from e
+
+    return g
+
+
+def records(polled):
+    for messages in polled.values():
+        for m in messages:
+            yield m.partition, m.offset, m.key, m.value, m.headers, m.timestamp
+
+
+class Member:
+    def __init__(self, consumer):
+        self.consumer, self.ends = consumer, {}
+
+    def poll(self):
+        out = list(records(self.consumer.poll(timeout_ms=100)))
+        for r in out:
+            self.ends[r[0]] = r[1] + 1
+        return out
+
+    def commit(self):
+        (topic,) = self.consumer.subscription()
+        self.consumer.commit({TopicPartition(topic, p): OffsetAndMetadata(o, "", -1) for p, o in self.ends.items()})
+        self.ends = {}
+
+    def close(self):
+        self.consumer.close(autocommit=False)
 
 
 class Client:
-    def __init__(self, address):
-        self.address = address
+    def __init__(self, address, name):
+        self.settings = {"bootstrap_servers": address, "client_id": name}
 
     def admin(self, f):
-        admin = KafkaAdminClient(bootstrap_servers=self.address)
+        admin = KafkaAdminClient(**self.settings)
         try:
-            f(admin)
+            return f(admin)
         finally:
             admin.close()
 
-    def create(self, topic, partitions):
-        self.admin(lambda a: a.create_topics([NewTopic(topic, partitions, 1)]))
+    @refusals
+    def create(self, topic, partitions, configs):
+        self.admin(lambda a: a.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1, "configs": configs}}))
 
-    def delete(self, topic):
+    @refusals
+    def partitions(self, topic):
+        (t,) = self.admin(lambda a: a.describe_topics([topic]))
+        if t["error_code"]:
+            raise for_code(t["error_code"])(topic)
+        return len(t["partitions"])
+
+    def topics(self):
+        return self.admin(lambda a: a.list_topics())
+
+    @refusals
+    def alter(self, topic, config, value):
+        # Its answer for a resource is a text that begins with the code.
+        result = self.admin(lambda a: a.alter_configs([ConfigResource("TOPIC", topic, {config: value})]))["topic"][topic]
+        if result != "OK":
+            raise driver.Refused(int(result.split("]")[0].split("Error ")[-1].strip("[")), result)
+
+    @refusals
+    def config(self, topic, config):
+        found = self.admin(lambda a: a.describe_configs([ConfigResource("TOPIC", topic, {config: None})], config_filter="all"))
+        return found["topic"][topic][config]["value"]
+
+    @refusals
+    def grow(self, topic, count):
+        self.admin(lambda a: a.create_partitions({topic: count}))
+
+    @refusals
+    def truncate(self, topic, partition, before):
+        self.admin(lambda a: a.delete_records({TopicPartition(topic, partition): before}))
+
+    @refusals
+    def remove(self, topic):
         self.admin(lambda a: a.delete_topics([topic]))
 
-    def produce(self, topic, codec, records):
-        producer = KafkaProducer(bootstrap_servers=self.address, acks="all", compression_type=None if codec == "none" else codec, linger_ms=5)
-        sent = [producer.send(topic, partition=p, key=k, value=v, headers=h, timestamp_ms=ts) for p, k, v, h, ts in records]
-        producer.flush()
-        for s in sent:
-            s.get(timeout=30)
-        producer.close()
+    @refusals
+    def produce(self, topic, codec, idempotent, records):
+        producer = KafkaProducer(**self.settings, acks="all", enable_idempotence=idempotent, compression_type=None if codec == "none" else codec, linger_ms=5)
+        try:
+            sent = [producer.send(topic, partition=p, key=k, value=v, headers=h, timestamp_ms=ts) for p, k, v, h, ts in records]
+            producer.flush()
+            for s in sent:
+                s.get(timeout=30)
+        finally:
+            producer.close()
 
-    def consume(self, topic, group, n):
-        consumer = KafkaConsumer(topic, bootstrap_servers=self.address, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest", max_poll_records=100)
-        out = []
-        while len(out) < n:
-            for messages in consumer.poll(timeout_ms=1000).values():
-                for m in messages:
-                    out.append((m.offset, m.partition, m.key, m.value, list(m.headers), m.timestamp))
-        ends = {p: max(r[0] for r in out if r[1] == p) + 1 for p in {r[1] for r in out}}
-        consumer.commit({TopicPartition(topic, p): OffsetAndMetadata(o, "", -1) for p, o in ends.items()})
-        consumer.close()
-        return out
+    @refusals
+    def read(self, topic, partition, offset, time, reset, n):
+        consumer = KafkaConsumer(**self.settings, auto_offset_reset=reset, fetch_max_wait_ms=100)
+        try:
+            tp = TopicPartition(topic, partition)
+            consumer.assign([tp])
+            if time is not None:
+                offset = consumer.offsets_for_times({tp: time})[tp].offset
+            consumer.seek(tp, offset)
+            out = []
+            while len(out) < n:
+                out += records(consumer.poll(timeout_ms=500))
+            return out
+        finally:
+            consumer.close()
+
+    def join(self, group, topic, instance, cooperative):
+        return Member(KafkaConsumer(
+            topic, **self.settings, group_id=group, group_instance_id=instance or None, enable_auto_commit=False,
+            auto_offset_reset="earliest", heartbeat_interval_ms=500, fetch_max_wait_ms=100,
+            partition_assignment_strategy=[CooperativeStickyAssignor if cooperative else RangePartitionAssignor]))
 
 
-scenario.main(Client)
+driver.main(kafka.__version__, Client)

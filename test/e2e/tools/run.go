@@ -117,13 +117,24 @@ func Python(t testing.TB, script string, args ...string) Run {
 	return Run{Path: installed(t, "python/bin/python"), Args: append([]string{"-u", script}, args...)}
 }
 
-// Node is a run of a script of test/e2e/node.
+// Node is a run of a script of test/e2e/node, by the Node that setup.sh installs.
 func Node(t testing.TB, script string, args ...string) Run {
 	t.Helper()
-	node, err := exec.LookPath("node")
+	script = filepath.Join(testkit.Root(), "test/e2e/node", script)
+	modules := installed(t, "node/node_modules")
+	return Run{Path: filepath.Join(modules, ".bin/node"), Args: append([]string{script}, args...), Env: []string{"NODE_PATH=" + modules}}
+}
+
+// Java is a run of test/e2e/java/Client.java on a line of the Java client.
+func Java(t testing.TB, line string, args ...string) Run {
+	t.Helper()
+	java, err := exec.LookPath("java")
 	if err != nil {
 		Missing(t, "%v", err)
 	}
-	script = filepath.Join(testkit.Root(), "test/e2e/node", script)
-	return Run{Path: node, Args: append([]string{script}, args...), Env: []string{"NODE_PATH=" + installed(t, "node/node_modules")}}
+	dir := installed(t, "java-"+line)
+	return Run{Path: java, Args: append([]string{
+		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+		"-cp", dir + "/classes:" + dir + "/libs/*", "Client",
+	}, args...)}
 }

@@ -1,0 +1,20 @@
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.clients.admin.AdminClient;
+import org.apache.kafka.clients.admin.Config;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.common.KafkaFuture;
+import org.apache.kafka.common.config.ConfigResource;
+
+// Line is what the oldest line calls differently.
+class Line {
+    static KafkaFuture<TopicDescription> describe(AdminClient admin, String topic) {
+        return admin.describeTopics(List.of(topic)).values().get(topic);
+    }
+
+    static KafkaFuture<Void> alter(AdminClient admin, String topic, String config, String value) {
+        Config all = new Config(List.of(new ConfigEntry(config, value)));
+        return admin.alterConfigs(Map.of(new ConfigResource(ConfigResource.Type.TOPIC, topic), all)).all();
+    }
+}

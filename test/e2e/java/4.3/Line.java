@@ -1,0 +1,20 @@
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.clients.admin.AdminClient;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.common.KafkaFuture;
+import org.apache.kafka.common.config.ConfigResource;
+
+// Line is what the newest line calls differently.
+class Line {
+    static KafkaFuture<TopicDescription> describe(AdminClient admin, String topic) {
+        return admin.describeTopics(List.of(topic)).topicNameValues().get(topic);
+    }
+
+    static KafkaFuture<Void> alter(AdminClient admin, String topic, String config, String value) {
+        AlterConfigOp op = new AlterConfigOp(new ConfigEntry(config, value), AlterConfigOp.OpType.SET);
+        return admin.incrementalAlterConfigs(Map.of(new ConfigResource(ConfigResource.Type.TOPIC, topic), List.of(op))).all();
+    }
+}
