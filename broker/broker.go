@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hanzoai/stream/broker/clean"
 	"github.com/hanzoai/stream/broker/cluster"
 	"github.com/hanzoai/stream/broker/group"
 	"github.com/hanzoai/stream/broker/offsets"
@@ -140,6 +141,10 @@ func (b *Broker) Start(ctx context.Context) error {
 		}
 	}
 	b.running.Go(func() { b.sweep(background) })
+	cleaner := clean.New(clean.Deps{
+		Store: b.store, Subjects: b.cfg.Prefix + ".>", Partitions: b.retained, Mine: b.maintains, Ahead: b.cluster.Ahead,
+		Logger: b.component("clean")})
+	b.running.Go(func() { b.check("retention", background, cleaner.Run(background)) })
 	b.mu.Lock()
 	b.ready = true
 	b.mu.Unlock()
@@ -180,6 +185,24 @@ func (b *Broker) sweep(ctx context.Context) {
 		case <-changed:
 		}
 	}
+}
+
+// maintains reports whether this gateway does what one of them has to do for
+// all: the living one with the lowest node id.
+func (b *Broker) maintains() bool {
+	peers := b.cluster.Peers()
+	return b.cluster.Fresh() && len(peers) > 0 && peers[0].Incarnation == b.cluster.Self().Incarnation
+}
+
+// retained opens the partitions that may have something to let go of.
+func (b *Broker) retained() []clean.Partition {
+	var ps []clean.Partition
+	for _, t := range b.Known() {
+		for n := range t.Partitions {
+			ps = append(ps, b.open(t, n))
+		}
+	}
+	return ps
 }
 
 // HandOver gives up what this gateway owns, so that others adopt it at once;

@@ -50,6 +50,9 @@ type chunkRef struct {
 	Repaired int64 `json:",omitempty"`
 }
 
+// end is the number of the first interval after a part.
+func (c *chunkRef) end() uint64 { return (c.First/chunkSpan + 1) * chunkSpan }
+
 func intervalOf(seq pubsub.Seq) uint64 { return uint64(seq-1) / span }
 
 // startOf is the first sequence of an interval.

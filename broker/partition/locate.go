@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sort"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/types"
 )
@@ -50,10 +52,20 @@ func (p *Partition) locate(ctx context.Context, offset types.Offset) (pubsub.Seq
 		return 0, 0, err
 	}
 	i := sort.Search(len(places), func(i int) bool { return places[i].base > offset }) - 1
+	if i < 0 && p.deleted(offset) {
+		return 0, 0, kerr.OffsetOutOfRange
+	}
 	if i < 0 {
 		return 0, 0, fmt.Errorf("%s: offset %d is not in interval %d of the index: %w", p, offset, k, pubsub.ErrUnavailable)
 	}
 	return places[i].seq, places[i].base, nil
+}
+
+// deleted reports whether an offset lies below the log start.
+func (p *Partition) deleted(offset types.Offset) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return offset < p.start
 }
 
 // unloaded is the failure of a call whose state was dropped under it.
@@ -98,8 +110,31 @@ func (p *Partition) intervalAt(ctx context.Context, offset types.Offset) (uint64
 }
 
 // places lists the messages of interval k, whose first message has base offset
-// base: from the recent ones, from memory, or by reading headers.
+// base: from the recent ones, from memory, or by reading headers. Those that were
+// deleted may be missing; OFFSET_OUT_OF_RANGE if all of them were.
 func (p *Partition) places(ctx context.Context, k uint64, base types.Offset) ([]place, error) {
+	for {
+		p.mu.Lock()
+		first := p.first
+		p.mu.Unlock()
+		ps, err := p.placesOnce(ctx, k, base)
+		if err == nil {
+			return ps, nil
+		}
+		p.mu.Lock()
+		now := p.first
+		p.mu.Unlock()
+		switch {
+		case now >= startOf(k+1):
+			return nil, kerr.OffsetOutOfRange
+		case now == first || ctx.Err() != nil:
+			return nil, err
+		}
+		// Deleted while we read: it begins elsewhere now.
+	}
+}
+
+func (p *Partition) placesOnce(ctx context.Context, k uint64, base types.Offset) ([]place, error) {
 	from, to := startOf(k), startOf(k+1)-1
 	p.mu.Lock()
 	if p.st == nil {
@@ -126,6 +161,9 @@ func (p *Partition) places(ctx context.Context, k uint64, base types.Offset) ([]
 	}
 	ps := make([]place, 0, span)
 	next, want := base, cuts.member(from)
+	if first > want { // what comes before is gone, or about to go
+		next, want = firstBase, cuts.member(first)
+	}
 	if want > min(to, end) {
 		return ps, nil // all of it was left out by a repair
 	}
@@ -133,19 +171,12 @@ func (p *Partition) places(ctx context.Context, k uint64, base types.Offset) ([]
 		if m.Seq > min(to, end) || m.Seq < want {
 			return nil
 		}
-		if len(ps) > 0 && m.Seq != want {
+		if m.Seq != want {
 			return errGap
 		}
 		d, err := decodeHeader(p.idTxt, &m)
 		if err != nil {
 			return err
-		}
-		if len(ps) == 0 && m.Seq > want {
-			// Purged up to here: what follows the base of the interval is gone.
-			if want = max(want, first); m.Seq != want {
-				return errGap
-			}
-			next = firstBase
 		}
 		if d.plain {
 			d.base, d.last = next, next
@@ -189,11 +220,14 @@ func (p *Partition) chunk(ctx context.Context, c chunkRef) ([]interval, error) {
 
 // rebuildChunk makes a part of the index from the headers of its messages.
 func (p *Partition) rebuildChunk(ctx context.Context, c chunkRef) ([]interval, error) {
-	end := (c.First/chunkSpan + 1) * chunkSpan
+	end := c.end()
 	p.mu.Lock()
-	cuts := p.cuts
+	cuts, first, firstBase := p.cuts, p.first, p.base
 	p.mu.Unlock()
 	x, next, want := index{}, c.Base, cuts.member(startOf(c.First))
+	if first > want { // deleted up to there
+		next, want = firstBase, cuts.member(first)
+	}
 	err := p.log.Headers(ctx, want, startOf(end)-1, func(m pubsub.Message) error {
 		if m.Seq >= startOf(end) || m.Seq < want {
 			return nil
@@ -215,7 +249,7 @@ func (p *Partition) rebuildChunk(ctx context.Context, c chunkRef) ([]interval, e
 	if err == nil && want < startOf(end) {
 		err = fmt.Errorf("%d of %d intervals are readable: %w", len(x.tail), end-c.First, pubsub.ErrUnavailable)
 	}
-	// Whole intervals at either end may have been left out by a repair.
+	// Whole intervals may have been left out by a repair at either end, or deleted.
 	part := make([]interval, 0, end-c.First)
 	for k := c.First; err == nil && len(x.tail) > 0 && k < x.tailFirst; k++ {
 		part = append(part, interval{c.Base, -1})

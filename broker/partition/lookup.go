@@ -2,8 +2,12 @@ package partition
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/serde"
 	"github.com/hanzoai/stream/types"
 )
@@ -11,6 +15,21 @@ import (
 // Lookup finds the offset that belongs to a time, after catching up with the
 // leader.
 func (p *Partition) Lookup(ctx context.Context, r LookupRequest) (LookupResult, error) {
+	for tries := 0; ; tries++ {
+		res, err := p.lookup(ctx, r)
+		// What was to be read is deleted meanwhile: the answer is another one now.
+		if err == nil || tries == 3 || !errors.Is(err, kerr.OffsetOutOfRange) {
+			if errors.Is(err, kerr.OffsetOutOfRange) {
+				err = fmt.Errorf("lookup in %s: the log start moves all the time: %w", p, pubsub.ErrUnavailable)
+			}
+			return res, err
+		}
+	}
+}
+
+// lookup is Lookup as of one moment. OFFSET_OUT_OF_RANGE: what the answer hangs
+// on was deleted under it.
+func (p *Partition) lookup(ctx context.Context, r LookupRequest) (LookupResult, error) {
 	none := LookupResult{Offset: types.NoOffset, Timestamp: -1, LeaderEpoch: -1}
 	if err := p.sync(ctx); err != nil {
 		return none, err
@@ -22,6 +41,9 @@ func (p *Partition) Lookup(ctx context.Context, r LookupRequest) (LookupResult, 
 	}
 	v := p.viewLocked(r.Committed)
 	p.mu.Unlock()
+	if v.start > v.hw { // deleted up to an end that was not there when we asked
+		return none, kerr.OffsetOutOfRange
+	}
 	switch r.Timestamp {
 	case Latest:
 		return LookupResult{Offset: v.limit, Timestamp: -1}, nil
@@ -45,7 +67,13 @@ func (p *Partition) Lookup(ctx context.Context, r LookupRequest) (LookupResult, 
 // then its records. The largest timestamps come from batch headers, which may
 // claim more than the records hold: then the search goes on.
 func (p *Partition) firstAt(ctx context.Context, v view, t int64) (LookupResult, bool, error) {
-	k := p.firstInterval()
+	if v.start >= v.limit {
+		return LookupResult{}, false, nil
+	}
+	k, err := p.firstInterval(ctx, v)
+	if err != nil {
+		return LookupResult{}, false, err
+	}
 	for {
 		iv, at, ok, err := p.intervalReaching(ctx, k, t)
 		if err != nil || !ok || iv.base >= v.limit {
@@ -56,7 +84,7 @@ func (p *Partition) firstAt(ctx context.Context, v view, t int64) (LookupResult,
 			return LookupResult{}, false, err
 		}
 		for i, x := range places {
-			if x.maxTime < t || x.base >= v.limit || i+1 < len(places) && places[i+1].base <= v.start {
+			if x.maxTime < t || x.base >= v.limit || x.seq < v.first || i+1 < len(places) && places[i+1].base <= v.start {
 				continue
 			}
 			res, found, err := p.recordAt(ctx, x, v, func(ts int64) bool { return ts >= t })
@@ -68,20 +96,13 @@ func (p *Partition) firstAt(ctx context.Context, v view, t int64) (LookupResult,
 	}
 }
 
-// firstInterval is the number of the first interval that was not purged.
-func (p *Partition) firstInterval() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return intervalOf(max(p.first, 1))
-}
-
 // newest finds the first record with the largest timestamp of all.
 func (p *Partition) newest(ctx context.Context, v view, none LookupResult) (LookupResult, error) {
 	if v.start >= v.limit {
 		return none, nil
 	}
-	t, err := p.largestTime(ctx)
-	if err != nil {
+	t, err := p.largestTime(ctx, v)
+	if err != nil || t < 0 {
 		return none, err
 	}
 	for {
@@ -103,7 +124,23 @@ func (p *Partition) newest(ctx context.Context, v view, none LookupResult) (Look
 // what may hold it. It is needed only after a client's header lied.
 func (p *Partition) largestBelow(ctx context.Context, v view, t int64) (int64, error) {
 	best := int64(-1)
-	for k := p.firstInterval(); ; {
+	better := func(ts int64) bool {
+		if ts < t {
+			best = max(best, ts)
+		}
+		return false
+	}
+	// Mostly the newest message has the largest timestamp: with it known, next to
+	// nothing else needs to be read.
+	if seq, base, err := p.kept(ctx, v.limit-1); err != nil {
+		return best, err
+	} else if seq != 0 {
+		if _, _, err := p.recordAt(ctx, place{seq: seq, base: base}, v, better); err != nil {
+			return best, err
+		}
+	}
+	k, err := p.firstInterval(ctx, v)
+	for err == nil {
 		iv, at, ok, err := p.intervalReaching(ctx, k, best+1)
 		if err != nil || !ok || iv.base >= v.limit {
 			return best, err
@@ -113,20 +150,16 @@ func (p *Partition) largestBelow(ctx context.Context, v view, t int64) (int64, e
 			return best, err
 		}
 		for i, x := range places {
-			if x.maxTime <= best || x.base >= v.limit || i+1 < len(places) && places[i+1].base <= v.start {
+			if x.maxTime <= best || x.base >= v.limit || x.seq < v.first || i+1 < len(places) && places[i+1].base <= v.start {
 				continue
 			}
-			if _, _, err := p.recordAt(ctx, x, v, func(ts int64) bool {
-				if ts < t {
-					best = max(best, ts)
-				}
-				return false
-			}); err != nil {
+			if _, _, err := p.recordAt(ctx, x, v, better); err != nil {
 				return best, err
 			}
 		}
 		k = at + 1
 	}
+	return best, err
 }
 
 // intervalReaching finds the first interval from number k on whose largest
@@ -140,7 +173,7 @@ func (p *Partition) intervalReaching(ctx context.Context, k uint64, t int64) (in
 		}
 		var load *chunkRef
 		for i := range p.ix.chunks {
-			if c := p.ix.chunks[i]; c.First+chunkSpan > k && c.MaxTime >= t {
+			if c := p.ix.chunks[i]; c.end() > k && c.MaxTime >= t {
 				load = &c
 				break
 			}
@@ -165,25 +198,45 @@ func (p *Partition) intervalReaching(ctx context.Context, k uint64, t int64) (in
 				return iv, n, true, nil
 			}
 		}
-		k = load.First + chunkSpan
+		k = load.end()
 	}
 }
 
-// largestTime is the largest timestamp that the index knows.
-func (p *Partition) largestTime(context.Context) (int64, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.st == nil {
-		return 0, p.unloaded()
-	}
+// largestTime is the largest timestamp that the index knows of what was not
+// deleted. In the interval of the log start each message counts for itself.
+func (p *Partition) largestTime(ctx context.Context, v view) (int64, error) {
 	t := int64(-1)
-	for _, c := range p.ix.chunks {
-		t = max(t, c.MaxTime)
+	begin, err := p.firstInterval(ctx, v)
+	for k := begin; err == nil; {
+		iv, at, ok, err := p.intervalReaching(ctx, k, t+1)
+		if err != nil || !ok {
+			return t, err
+		}
+		if k = at + 1; at > begin {
+			t = iv.maxTime
+			continue
+		}
+		places, err := p.places(ctx, at, iv.base)
+		if err != nil {
+			return t, err
+		}
+		for i, x := range places {
+			if x.seq >= v.first && (i+1 == len(places) || places[i+1].base > v.start) {
+				t = max(t, x.maxTime)
+			}
+		}
 	}
-	for _, iv := range p.ix.tail {
-		t = max(t, iv.maxTime)
+	return t, err
+}
+
+// firstInterval is the number of the interval that the log start lies in.
+func (p *Partition) firstInterval(ctx context.Context, v view) (uint64, error) {
+	k := intervalOf(max(v.first, 1))
+	if v.start <= 0 {
+		return k, nil
 	}
-	return t, nil
+	at, _, err := p.intervalAt(ctx, v.start)
+	return max(k, at), err
 }
 
 // recordAt reads one message and finds its first record, within v, whose

@@ -41,7 +41,7 @@ type world struct {
 func newWorld(t testing.TB, c memory.Config) *world {
 	t.Helper()
 	w := &world{t: t, server: memory.NewServer(c), id: types.NewTopicID(), config: Config{
-		MaxMessageBytes: 1048588, MaxAheadMillis: 3600000, MaxBehindMillis: 1<<63 - 1,
+		MaxMessageBytes: 1048588, MaxAheadMillis: 3600000, MaxBehindMillis: 1<<63 - 1, RetentionMillis: -1, RetentionBytes: -1,
 	}}
 	g := w.gateway(memory.Faults{})
 	if err := g.host.Create(t.Context(), CreateSpec{ID: w.id, Log: pubsub.LogConfig{Name: testLog, Subject: testSubject, Replicas: c.MaxReplicas}}); err != nil {

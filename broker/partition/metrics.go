@@ -10,6 +10,7 @@ type metrics struct {
 	unknown                 *prometheus.CounterVec // result: stored, absent, unresolved
 	reads                   *prometheus.CounterVec // source: cache, store
 	corruption              *prometheus.CounterVec // kind: gap, order, header, back
+	retained                *prometheus.CounterVec // reason: time, size
 }
 
 // newMetrics registers the metrics with r, which may be nil.
@@ -33,12 +34,18 @@ func newMetrics(r prometheus.Registerer, h *Host) *metrics {
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "stream_fetch_reads_total", Help: "Reads of batches, by where they came from.",
 		}, []string{"source"}),
+		retained: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "stream_retention_deleted_bytes_total", Help: "Bytes that retention let go of, by the limit that did not keep them.",
+		}, []string{"reason"}),
 		corruption: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "stream_partition_corruption_total", Help: "Partitions stopped because of their log, by kind.",
 		}, []string{"kind"}),
 	}
 	for _, l := range []string{"stored", "absent", "unresolved"} {
 		m.unknown.WithLabelValues(l)
+	}
+	for _, l := range []string{"time", "size"} {
+		m.retained.WithLabelValues(l)
 	}
 	for _, l := range []string{"cache", "store"} {
 		m.reads.WithLabelValues(l)
@@ -53,7 +60,7 @@ func newMetrics(r prometheus.Registerer, h *Host) *metrics {
 		budget := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "stream_memory_budget_bytes", Help: "Bytes allowed, by pool.", ConstLabels: prometheus.Labels{"pool": "tail_cache"},
 		}, func() float64 { return float64(h.cache.budget) })
-		r.MustRegister(m.batches, m.records, m.bytes, m.group, m.conflicts, m.duplicates, m.unknown, m.reads, m.corruption, used, budget)
+		r.MustRegister(m.batches, m.records, m.bytes, m.group, m.conflicts, m.duplicates, m.unknown, m.reads, m.corruption, m.retained, used, budget)
 	}
 	return m
 }

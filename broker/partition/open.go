@@ -63,6 +63,9 @@ func (p *Partition) openFrom(ctx context.Context, r *record, heard func()) (agai
 	if err != nil {
 		return false, missingLog(err)
 	}
+	p.mu.Lock()
+	p.replicas = b.Replicas
+	p.mu.Unlock()
 	st, ix := newState(), index{}
 	restored := false
 	var lost error
@@ -251,8 +254,14 @@ func (p *Partition) hole(ctx context.Context, seq pubsub.Seq, b pubsub.Bounds) (
 			return false, p.behind(b, seq)
 		}
 	}
-	if r, _, err := p.fetchRecord(ctx); err != nil || r.First > seq {
-		return err == nil, err // purged, as the record says
+	for i := range times {
+		// A leader that woke from a freeze may know an old record only.
+		if i > 0 && !sleep(ctx, time.Second) {
+			return false, ctx.Err()
+		}
+		if r, _, err := p.fetchRecord(ctx); err != nil || r.First > seq {
+			return err == nil, err // purged, as the record says
+		}
 	}
 	c := &corruption{kind: "gap", seq: seq, why: "the stream lacks a message that was stored"}
 	p.stopFor(c)

@@ -72,8 +72,10 @@ type Partition struct {
 	checked  time.Time // last time the leader was asked
 	wentBack time.Time // since when the leader's last sequence is below ours
 
-	hints hints
-	snap  snapshots
+	hints  hints
+	snap   snapshots
+	purge  purging
+	oldest oldest
 }
 
 // flight is one call that several wait for.
@@ -106,6 +108,9 @@ func own(err error) error {
 
 // String is topic-partition, as in logs.
 func (p *Partition) String() string { return fmt.Sprintf("%s-%d", p.topic, p.n) }
+
+// Stream is the name of the partition's stream.
+func (p *Partition) Stream() string { return p.log.Name() }
 
 // Configure replaces the configuration, for what is submitted and for retention
 // from now on.

@@ -21,10 +21,11 @@ type view struct {
 	offset         types.Offset // where to read: not in a break of the log
 	hw, lso, start types.Offset
 	limit          types.Offset // hw or lso
+	first          pubsub.Seq   // nothing before it is read
 }
 
 func (p *Partition) viewLocked(committed bool) view {
-	v := view{hw: p.st.next, lso: p.st.lastStable(), start: p.start}
+	v := view{hw: p.st.next, lso: p.st.lastStable(), start: p.start, first: p.first}
 	v.limit = v.hw
 	if committed {
 		v.limit = v.lso

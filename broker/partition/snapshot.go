@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hanzoai/stream/pubsub"
@@ -264,6 +265,12 @@ func (p *Partition) writeSnapshot(ctx context.Context) error {
 	first, tailFirst := ix.first, ix.tailFirst
 	tail, chunks := slices.Clone(ix.tail), slices.Clone(ix.chunks)
 	counted, repaired := p.snap, p.repaired
+	// Parts of the index that lie before the first message are of no use.
+	var useless []string
+	for len(chunks) > 0 && startOf(chunks[0].end()) <= p.first {
+		useless = append(useless, p.chunkKey(chunks[0]))
+		chunks = chunks[1:]
+	}
 	p.mu.Unlock()
 
 	cost := 0
@@ -327,6 +334,7 @@ func (p *Partition) writeSnapshot(ctx context.Context) error {
 	if !written {
 		replaced = h.Chunks
 	}
+	replaced = append(slices.Clone(replaced), useless...)
 	now := p.host.clock()
 	p.mu.Lock()
 	s := &p.snap
@@ -344,7 +352,7 @@ func (p *Partition) writeSnapshot(ctx context.Context) error {
 		s.headers -= counted.headers
 		s.mine = s.messages > 0
 		// What went into stored parts need not be in memory.
-		if p.ix.tailFirst < tailFirst && p.ix.first == first {
+		if p.ix.tailFirst <= tailFirst && p.ix.first == first {
 			p.ix.tail = slices.Clone(p.ix.tail[tailFirst-p.ix.tailFirst:])
 			p.ix.tailFirst, p.ix.chunks = tailFirst, chunks
 		}
@@ -356,18 +364,29 @@ func (p *Partition) writeSnapshot(ctx context.Context) error {
 	return nil
 }
 
-// sweepSnapshots finds chunks that earlier processes left: replaced by the
-// snapshot that the record names, or never named.
+// sweepSnapshots finds what earlier processes left: chunks replaced by the
+// snapshot that the record names, or never named, and parts of the index that lie
+// before the first message.
 func (p *Partition) sweepSnapshots(ctx context.Context) error {
 	r, _, err := p.fetchRecord(ctx)
 	if err != nil || r.Snapshot == nil {
 		return err
 	}
-	prefix := p.key + ".s."
+	prefix, parts := p.key+".s.", p.key+".i."+pubsub.Token(p.log.Name())+"."
 	var old []string
-	err = p.host.records.Scan(ctx, pubsub.WatchOptions{Patterns: []string{prefix + ">"}, HeadersOnly: true}, 0, func(v pubsub.Value) error {
+	err = p.host.records.Scan(ctx, pubsub.WatchOptions{Patterns: []string{prefix + ">", parts + ">"}, HeadersOnly: true}, 0, func(v pubsub.Value) error {
+		if v.Deleted {
+			return nil
+		}
+		if rest, ok := strings.CutPrefix(v.Key, parts); ok {
+			number, _, _ := strings.Cut(rest, ".")
+			if first, err := strconv.ParseUint(number, 10, 64); err == nil && startOf((&chunkRef{First: first}).end()) <= r.First {
+				old = append(old, v.Key)
+			}
+			return nil
+		}
 		var seq pubsub.Seq
-		if _, err := fmt.Sscanf(v.Key[len(prefix):], "%d.", &seq); err == nil && seq < r.Snapshot.Seq && !v.Deleted {
+		if _, err := fmt.Sscanf(v.Key[len(prefix):], "%d.", &seq); err == nil && seq < r.Snapshot.Seq {
 			old = append(old, v.Key)
 		}
 		return nil

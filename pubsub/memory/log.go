@@ -185,6 +185,9 @@ func (l *log) Trim(ctx context.Context, to pubsub.Seq) error {
 		for _, m := range st.messages[:i] {
 			st.bytes -= size(m)
 		}
+		if s.config.Remember {
+			st.trimmed = append(st.trimmed, st.messages[:i]...)
+		}
 		// A copy: readers may hold the old slice, and it must be freed.
 		if i > 0 {
 			st.messages = slices.Clone(st.messages[i:])

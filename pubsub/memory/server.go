@@ -18,6 +18,8 @@ type Config struct {
 	MaxPayload  int              // bytes of one message with headers; 0: 8 MiB
 	MaxReplicas int              // 0: 1
 	Version     string           // NATS version it claims; "": 2.15.2
+	// Remember keeps what Trim removes for History.
+	Remember bool
 }
 
 // maxHeaders is where NATS refuses a message's headers.
@@ -62,6 +64,7 @@ type stream struct {
 	last     pubsub.Seq
 	lastTime time.Time
 	bytes    uint64
+	trimmed  []pubsub.Message // only with Config.Remember
 }
 
 // find is the index of the first message with sequence >= seq.
@@ -153,6 +156,17 @@ func (s *Server) Publish(subject string, h pubsub.Header, data []byte) (pubsub.S
 		return 0, fmt.Errorf("publish %s: %w", subject, pubsub.ErrNotFound)
 	}
 	return s.storeLocked(st, h, data), nil
+}
+
+// History is Messages with what Trim has removed. It needs Config.Remember.
+func (s *Server) History(log string) []pubsub.Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.logs[log]
+	if st == nil {
+		return nil
+	}
+	return slices.Concat(st.trimmed, st.messages)
 }
 
 // Messages returns what a log holds, in order; nil if there is no such log.

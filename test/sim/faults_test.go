@@ -111,7 +111,7 @@ func (w *weather) news(string, pubsub.Message) bool {
 
 func (w *weather) faults() memory.Faults {
 	return memory.Faults{
-		Append: w.write, Set: w.write,
+		Append: w.write, Set: w.write, Trim: w.write,
 		Read: w.replica, Get: w.leader, Bounds: w.leader, Headers: w.leader,
 		TableGet: w.table, Scan: w.table, News: w.news,
 	}

@@ -87,6 +87,7 @@ type sim struct {
 	server   *memory.Server
 	id       types.TopicID
 	config   partition.Config
+	kind     int // what lets go of records, see purges
 	seats    []*seat
 	ended    chan struct{} // closed when actors should finish
 	healed   chan struct{} // closed when nothing goes wrong any more
@@ -95,8 +96,11 @@ type sim struct {
 	// acked is one more than the largest offset acknowledged or shown.
 	acked types.Offset
 	log   []fact // what was submitted
-	kills int
-	lied  bool // a leader has denied stored messages
+	// deleted is the largest log start that was answered or shown, asked the
+	// largest that somebody may have moved it to.
+	deleted, asked types.Offset
+	kills          int
+	lied           bool // a leader has denied stored messages
 }
 
 // fact is one batch that was submitted.
@@ -136,10 +140,12 @@ func newSim(t *testing.T, seed uint64) *sim {
 		config: partition.Config{
 			MaxMessageBytes: 1 << 20, MaxAheadMillis: 3600000, MaxBehindMillis: math.MaxInt64,
 			LogAppendTime: rng.IntN(4) == 0,
+			Retained:      true, RetentionMillis: -1, RetentionBytes: -1,
 		},
 	}
+	s.purges(rng.IntN(4))
 	s.replicas = 1 + 2*rng.IntN(2)
-	s.server = memory.NewServer(memory.Config{MaxReplicas: 3, MaxPayload: []int{8 << 20, 16 << 10}[rng.IntN(2)]})
+	s.server = memory.NewServer(memory.Config{MaxReplicas: 3, Remember: true, MaxPayload: []int{8 << 20, 16 << 10}[rng.IntN(2)]})
 	c := s.server.Client(memory.Faults{})
 	tab, err := c.Table(t.Context(), pubsub.TableConfig{Name: "kafka-partitions"})
 	if err != nil {
@@ -221,6 +227,7 @@ func (s *sim) run() {
 	if s.rng.IntN(3) == 0 {
 		actor(300, s.publisher)
 	}
+	s.deleters(actor)
 	var readers sync.WaitGroup
 	done := make(chan struct{})
 	for i := range 1 + s.rng.IntN(3) {
@@ -439,7 +446,7 @@ func (s *sim) trouble(r *rand.Rand) {
 
 // end is one more than the last offset stored at this moment, by the server's
 // own account.
-func (s *sim) end() types.Offset { return endOf(s.server.Messages(logName)) }
+func (s *sim) end() types.Offset { return endOf(s.server.History(logName)) }
 
 func endOf(ms []pubsub.Message) types.Offset {
 	next := types.Offset(0)
@@ -472,13 +479,21 @@ func (s *sim) reader(r *rand.Rand, done chan struct{}) {
 			stop()
 			switch {
 			case errors.Is(err, kerr.OffsetOutOfRange):
-				s.t.Errorf("offset %d, which was shown, is out of range", next)
+				start := s.earliest(p, done)
+				if start >= 0 && start <= next {
+					s.t.Errorf("offset %d, which was shown, is out of range; the log starts at %d", next, start)
+				}
+				next = max(next, start)
+				continue
 			case err != nil:
 				pause(done, ms(r, 200))
 				continue
 			}
 			if end := s.end(); got.HighWatermark > end {
 				s.t.Errorf("high watermark %d, the log ends at %d", got.HighWatermark, end)
+			}
+			if got.LogStart > got.HighWatermark {
+				s.t.Errorf("log start %d, high watermark %d", got.LogStart, got.HighWatermark)
 			}
 			if got.HighWatermark < hw[p] {
 				s.t.Errorf("high watermark fell from %d to %d", hw[p], got.HighWatermark)
@@ -548,7 +563,7 @@ func (s *sim) asker(r *rand.Rand, done chan struct{}) {
 }
 
 // verify reads the whole log through every gateway and a new one, and compares
-// it with what was submitted.
+// it with what was stored and with what was submitted.
 func (s *sim) verify() {
 	t := s.t
 	s.mu.Lock()
@@ -558,48 +573,53 @@ func (s *sim) verify() {
 	s.start(fresh, "fresh")
 	defer fresh.kill(false)
 	var first []byte
+	start := types.NoOffset
 	for i, x := range append([]*seat{fresh}, s.seats...) {
 		p, _ := x.now()
-		all := s.readAll(p)
+		begin, all := s.readAll(p)
 		if i == 0 {
-			first = all
-		} else if !bytes.Equal(first, all) {
-			t.Errorf("gateway %d reads another log than a new one (%d and %d bytes)", i, len(all), len(first))
+			start, first = begin, all
+		} else if begin != start || !bytes.Equal(first, all) {
+			t.Errorf("gateway %d reads another log than a new one (from %d and %d, %d and %d bytes)", i, begin, start, len(all), len(first))
 		}
 	}
-	type place struct {
-		base types.Offset
-		n    int
-		seq  int32
+	stored := storedOf(t, s.server.History(logName))
+	found := map[string][]batch{}
+	next := types.Offset(0)
+	for _, b := range stored {
+		if b.base != next {
+			t.Fatalf("batch at %d, expected %d", b.base, next)
+		}
+		next += types.Offset(b.n)
+		found[b.id] = append(found[b.id], b)
 	}
-	found := map[string][]place{}
-	last := map[int64]types.Offset{}
-	next := int64(0)
-	for data := first; len(data) > 0; {
-		b, rest, err := serde.ParseBatch(data)
+	if next < least {
+		t.Errorf("the log ends at %d, %d was shown", next, least)
+	}
+	s.verifyStart(start, next)
+	// What is read is the end of what was stored.
+	rest := stored[len(stored):]
+	for i, b := range stored {
+		if b.base+types.Offset(b.n) > start {
+			rest = stored[i:]
+			break
+		}
+	}
+	for data := first; len(data) > 0; rest = rest[1:] {
+		b, more, err := serde.ParseBatch(data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		data = rest
-		if b.BaseOffset() != next {
-			t.Fatalf("batch at %d, expected %d", b.BaseOffset(), next)
+		data = more
+		if got := batchOf(t, b); len(rest) == 0 || got != rest[0] {
+			t.Fatalf("read %+v, stored are %+v", got, rest[:min(1, len(rest))])
 		}
-		next = b.LastOffset() + 1
-		it := serde.NewRecords(b.Records(), b.Count())
-		if !it.Next() {
-			t.Fatalf("batch at %d: %v", b.BaseOffset(), it.Err())
-		}
-		id, _, _ := bytes.Cut(it.Record.Value, []byte("."))
-		k := string(id) + "."
-		found[k] = append(found[k], place{types.Offset(b.BaseOffset()), int(b.Count()), b.BaseSequence()})
 	}
-	if end := s.end(); types.Offset(next) != end {
-		t.Errorf("read to %d, the log ends at %d", next, end)
+	if len(rest) > 0 {
+		t.Errorf("the last %d batches are not read", len(rest))
 	}
-	if types.Offset(next) < least {
-		t.Errorf("the log ends at %d, %d was shown", next, least)
-	}
-	t.Logf("%d submitted, %d offsets, %d messages, %d kills, faults %v, %d gateways", len(log), next, len(s.server.Messages(logName)), kills, s.weather.rate, len(s.seats))
+	t.Logf("%d submitted, offsets %d to %d, %d messages, %d kills, faults %v, %d gateways", len(log), start, next, len(s.server.Messages(logName)), kills, s.weather.rate, len(s.seats))
+	last := map[int64]types.Offset{}
 	for _, f := range log {
 		at := found[f.id]
 		switch {
@@ -620,10 +640,52 @@ func (s *sim) verify() {
 	}
 }
 
-// readAll reads until the end, however often a read fails.
-func (s *sim) readAll(p *partition.Partition) []byte {
-	var all []byte
+// batch is a stored batch as checks want it.
+type batch struct {
+	id   string // of its first record
+	base types.Offset
+	n    int
+	seq  int32
+}
+
+func batchOf(t *testing.T, b serde.Batch) batch {
+	it := serde.NewRecords(b.Records(), b.Count())
+	if !it.Next() {
+		t.Fatalf("batch at %d: %v", b.BaseOffset(), it.Err())
+	}
+	id, _, _ := bytes.Cut(it.Record.Value, []byte("."))
+	return batch{string(id) + ".", types.Offset(b.BaseOffset()), int(b.Count()), b.BaseSequence()}
+}
+
+// storedOf lists the batches of messages from the first of a log on.
+func storedOf(t *testing.T, ms []pubsub.Message) (bs []batch) {
 	next := types.Offset(0)
+	for i, m := range ms {
+		if m.Seq != pubsub.Seq(i+1) {
+			t.Fatalf("message %d of the log is number %d", m.Seq, i+1)
+		}
+		if m.Header.Get("Stream-Log") == "" {
+			bs = append(bs, batch{string(m.Data), next, 1, -1})
+			next++
+			continue
+		}
+		for data := m.Data; len(data) > 0; {
+			b, rest, err := serde.ParseBatch(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data = rest
+			bs = append(bs, batchOf(t, b))
+			next = types.Offset(b.LastOffset()) + 1
+		}
+	}
+	return bs
+}
+
+// readAll reads from the log start to the end, however often a read fails.
+func (s *sim) readAll(p *partition.Partition) (start types.Offset, all []byte) {
+	start = s.earliest(p, nil)
+	next := start
 	for deadline := time.Now().Add(time.Minute); ; {
 		ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
 		got, err := p.Read(ctx, partition.ReadRequest{Offset: next, MaxBytes: 1 << 20, Whole: true})
@@ -631,7 +693,7 @@ func (s *sim) readAll(p *partition.Partition) []byte {
 		if err != nil {
 			if time.Now().After(deadline) {
 				s.t.Errorf("read at %d: %v", next, err)
-				return all
+				return start, all
 			}
 			time.Sleep(50 * time.Millisecond)
 			continue
@@ -642,7 +704,7 @@ func (s *sim) readAll(p *partition.Partition) []byte {
 				b, rest, err := serde.ParseBatch(data)
 				if err != nil {
 					s.t.Error(err)
-					return all
+					return start, all
 				}
 				next, data = types.Offset(b.LastOffset())+1, rest
 			}
@@ -651,7 +713,7 @@ func (s *sim) readAll(p *partition.Partition) []byte {
 			if next != got.HighWatermark {
 				s.t.Errorf("an empty read at %d, high watermark %d", next, got.HighWatermark)
 			}
-			return all
+			return start, all
 		}
 	}
 }
