@@ -8,7 +8,7 @@ import (
 )
 
 // The words are fixed: reliability promises are written out here, not derived.
-func TestBannerSaysTheDurability(t *testing.T) {
+func TestC40BannerSaysTheDurability(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		args        []string

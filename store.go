@@ -94,7 +94,7 @@ func connect(ctx context.Context, l *loaded, srv *embedded.Server, logger *slog.
 		MaxAPIInflight: l.MaxAPIInflight,
 	}
 	if srv != nil {
-		c.InProcess, c.HasRoom, c.Disk = srv, srv.HasRoom, srv.Disk
+		c.InProcess, c.HasRoom, c.Disk, c.Alone = srv, srv.HasRoom, srv.Disk, srv.Alone()
 	} else {
 		var err error
 		if c.URL, c.Options, err = login(l); err != nil {

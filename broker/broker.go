@@ -108,11 +108,12 @@ func (b *Broker) Start(ctx context.Context) error {
 	if err := patiently(ctx, func() error { return b.cluster.Join(ctx) }); err != nil {
 		return err
 	}
-	background, member := context.WithCancel(context.WithoutCancel(ctx))
+	membership, member := context.WithCancel(context.WithoutCancel(ctx))
 	b.member = member
-	b.renewal.Go(func() { b.check("membership", background, b.cluster.Run(background)) })
+	b.renewal.Go(func() { b.check("membership", membership, b.cluster.Run(membership)) })
 
-	background, b.stop = context.WithCancel(background)
+	background, stop := context.WithCancel(membership)
+	b.stop = stop
 	b.host = partition.NewHost(partition.Env{
 		Store: b.store, Records: tables["partitions"], Gateway: b.cluster.Self().Incarnation,
 		CacheBytes: b.cfg.CacheBytes, QueueBytes: b.cfg.QueueBytes, Ahead: b.cluster.Ahead, Subjects: b.cfg.Prefix + ".>", Logger: b.component("partition"), Registerer: b.reg})

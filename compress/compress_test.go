@@ -50,7 +50,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func TestSnappyForms(t *testing.T) {
+func TestC15SnappyForms(t *testing.T) {
 	t.Parallel()
 	p := payload(100_000)
 	framed, err := Encode(nil, Snappy, p)
@@ -121,9 +121,9 @@ func bombs(t testing.TB, n int) map[string]struct {
 	return out
 }
 
-// TestBombs: reliability §3 row 16. Snappy cannot shrink further than 1:21, so
+// TestRow16Bombs: snappy cannot shrink further than 1:21, so
 // its whole bombs are caught by the caller's limit, not by the ratio.
-func TestBombs(t *testing.T) {
+func TestRow16Bombs(t *testing.T) {
 	for name, b := range bombs(t, 24) {
 		limit := 1 << 20
 		if len(b.src)*ratio > 32<<20 {

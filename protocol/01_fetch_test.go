@@ -14,8 +14,8 @@ import (
 	"github.com/hanzoai/stream/types"
 )
 
-// TestFetchNothing: C-19, each version, every field of the answer.
-func TestFetchNothing(t *testing.T) {
+// TestC19FetchNothing: each version, every field of the answer.
+func TestC19FetchNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.log("t1", 2).fail = errStore
@@ -62,8 +62,9 @@ func TestFetchNothing(t *testing.T) {
 	})
 }
 
-// TestFetchLargerThanEveryLimit: C-20.
-func TestFetchLargerThanEveryLimit(t *testing.T) {
+// TestC20FetchLargerThanEveryLimit: the first batch passes whole, the rest fit
+// what is left of the limits.
+func TestC20FetchLargerThanEveryLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	b := batch(1, 900_000)
@@ -104,8 +105,8 @@ func TestFetchLargerThanEveryLimit(t *testing.T) {
 	}
 }
 
-// TestFetchWhenAnswered: C-22, with shorter times.
-func TestFetchWhenAnswered(t *testing.T) {
+// TestC22FetchWhenAnswered: at once, or at max_wait, and why.
+func TestC22FetchWhenAnswered(t *testing.T) {
 	t.Parallel()
 	const wait = 300
 	for _, c := range []struct {
@@ -166,9 +167,9 @@ func TestFetchWhenAnswered(t *testing.T) {
 	}
 }
 
-// TestFetchWakes: data, or an error, that comes later ends the wait; less than
+// TestC22FetchWakes: data, or an error, that comes later ends the wait; less than
 // min_bytes does not.
-func TestFetchWakes(t *testing.T) {
+func TestC22FetchWakes(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	s := startServer(t, w, nil)
@@ -202,8 +203,8 @@ func TestFetchWakes(t *testing.T) {
 	}
 }
 
-// TestFetchWaitIsCapped: §3 row 29.
-func TestFetchWaitIsCapped(t *testing.T) {
+// TestRow29FetchWaitIsCapped: no client waits longer than the server allows.
+func TestRow29FetchWaitIsCapped(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	s := startServer(t, w, func(c *Config) { c.FetchMaxWait = 50 * time.Millisecond })
@@ -233,7 +234,7 @@ func TestFetchSessions(t *testing.T) {
 	}
 }
 
-func TestFetchReplica(t *testing.T) {
+func TestRow29FetchReplica(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	s := startServer(t, w, nil)
@@ -247,7 +248,7 @@ func TestFetchReplica(t *testing.T) {
 	})
 }
 
-func TestFetchZstdBelow10(t *testing.T) {
+func TestC15FetchZstdBelow10(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	z := serde.BuildEncoded(serde.BatchFields{Attributes: 4, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}, []serde.NewRecord{{TimestampMillis: 1}}, []byte("zzzz"))
@@ -304,7 +305,7 @@ func TestFetchManyPartitions(t *testing.T) {
 	}
 }
 
-func TestFetchOffsetsAndIDs(t *testing.T) {
+func TestC02FetchOffsetsAndIDs(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	for i := range 3 {

@@ -20,8 +20,8 @@ func offsetsOf(topic string, epoch int32, at ...int64) *kmsg.ListOffsetsRequest 
 	return r
 }
 
-// TestListOffsets: the table of protocol §7 in each version.
-func TestListOffsets(t *testing.T) {
+// TestC24ListOffsets: the table of protocol §7 in each version.
+func TestC24ListOffsets(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	for _, ts := range []int64{5000, 1000, 9000, 3000} {

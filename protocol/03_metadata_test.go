@@ -11,8 +11,8 @@ import (
 	"github.com/hanzoai/stream/types"
 )
 
-// TestMetadataWhichTopics: C-06.
-func TestMetadataWhichTopics(t *testing.T) {
+// TestC06MetadataWhichTopics: all, none, some, and those that do not exist.
+func TestC06MetadataWhichTopics(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	s := startServer(t, w, nil)
@@ -94,8 +94,8 @@ func TestMetadataOperations(t *testing.T) {
 	}
 }
 
-// TestMetadataAutoCreate: C-07's part of this layer.
-func TestMetadataAutoCreate(t *testing.T) {
+// TestC07MetadataAutoCreate: only who names the topic with the flag set creates it.
+func TestC07MetadataAutoCreate(t *testing.T) {
 	t.Parallel()
 	for _, on := range []bool{false, true} {
 		w := newWorld()
@@ -149,8 +149,8 @@ func TestMetadataCreateRace(t *testing.T) {
 	}
 }
 
-// TestMetadataStoreFails: never an empty list that would mean "no topics".
-func TestMetadataStoreFails(t *testing.T) {
+// TestC41MetadataStoreFails: never an empty list that would mean "no topics".
+func TestC41MetadataStoreFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.topicErr = errStore

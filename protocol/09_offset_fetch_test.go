@@ -145,8 +145,8 @@ func TestOffsetFetchNamed(t *testing.T) {
 	})
 }
 
-// C-06: null topics are everything, an empty list is nothing. v1 knows no null.
-func TestOffsetFetchAll(t *testing.T) {
+// Null topics are everything, an empty list is nothing. v1 knows no null.
+func TestC06OffsetFetchAll(t *testing.T) {
 	orders, again := stubTopic(1, "orders", 2), stubTopic(2, "again", 1)
 	versions(t, &offsetFetchAPI, func(t *testing.T, v int16) {
 		b := &stub{topics: []*topic.Topic{orders, again}}
@@ -183,7 +183,7 @@ func TestOffsetFetchAll(t *testing.T) {
 
 // Errors of a group stand where the version has room, never as offset −1; a
 // topic that cannot be looked up is one of them.
-func TestOffsetFetchGroupError(t *testing.T) {
+func TestC41OffsetFetchGroupError(t *testing.T) {
 	orders := stubTopic(1, "orders", 2)
 	loading := func(group.FetchRequest) group.FetchResponse {
 		return group.FetchResponse{Err: kerr.CoordinatorLoadInProgress}

@@ -23,8 +23,8 @@ func joinRequest() *kmsg.JoinGroupRequest {
 	return req
 }
 
-// C-25: what belongs to some versions is on in those and off in all others.
-func TestJoinGroup(t *testing.T) {
+// What belongs to some versions is on in those and off in all others.
+func TestC25JoinGroup(t *testing.T) {
 	versions(t, &joinGroupAPI, func(t *testing.T, v int16) {
 		var got group.JoinRequest
 		b := &stub{}

@@ -46,8 +46,8 @@ func TestAPIVersions(t *testing.T) {
 	}
 }
 
-// TestVersionSet: C-02. What clients conclude from the list as a whole.
-func TestVersionSet(t *testing.T) {
+// TestC02VersionSet: what clients conclude from the list as a whole.
+func TestC02VersionSet(t *testing.T) {
 	t.Parallel()
 	have := map[int16]*api{}
 	for i, a := range apis {

@@ -25,8 +25,8 @@ func createTopic(name string) kmsg.CreateTopicsRequestTopic {
 	return rt
 }
 
-// C-09: each topic is checked whole and answered alone.
-func TestCreateTopics(t *testing.T) {
+// Each topic is checked whole and answered alone.
+func TestC09CreateTopics(t *testing.T) {
 	versions(t, &createTopicsAPI, func(t *testing.T, v int16) {
 		for _, validate := range []bool{false, true} {
 			var specs []topic.Spec
@@ -115,7 +115,7 @@ func TestCreateTopics(t *testing.T) {
 
 // A manual assignment that says two things at once creates nothing (the stub
 // would panic).
-func TestCreateTopicsAssignment(t *testing.T) {
+func TestC09CreateTopicsAssignment(t *testing.T) {
 	one := []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Partition: 0, Replicas: []int32{1}}}
 	for name, c := range map[string]struct {
 		change func(rt *kmsg.CreateTopicsRequestTopic)

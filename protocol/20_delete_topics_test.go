@@ -28,7 +28,7 @@ func deletedTopics(t *testing.T, resp *kmsg.DeleteTopicsResponse) (all []deleted
 	return all
 }
 
-func TestDeleteTopics(t *testing.T) {
+func TestC09DeleteTopics(t *testing.T) {
 	versions(t, &deleteTopicsAPI, func(t *testing.T, v int16) {
 		var deleted []string
 		b := &stub{topics: []*topic.Topic{stubTopic(1, "one", 1), stubTopic(2, "two", 1), stubTopic(3, "three", 1)}}

@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// C-31: a fresh id at epoch 0 for everyone without a transactional id.
-func TestInitProducerID(t *testing.T) {
+// A fresh id at epoch 0 for everyone without a transactional id.
+func TestC31InitProducerID(t *testing.T) {
 	versions(t, &initProducerIDAPI, func(t *testing.T, v int16) {
 		next := int64(1000)
 		b := &stub{producerID: func() (int64, error) { next++; return next, nil }}
@@ -47,7 +47,7 @@ func TestInitProducerID(t *testing.T) {
 
 // Java's producer without a transactional id cannot look for a coordinator, so
 // it must not be told to.
-func TestInitProducerIDFailure(t *testing.T) {
+func TestC31InitProducerIDFailure(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		code int16

@@ -82,7 +82,7 @@ func TestDescribeConfigsTopic(t *testing.T) {
 	})
 }
 
-func TestDescribeConfigsFilter(t *testing.T) {
+func TestC06DescribeConfigsFilter(t *testing.T) {
 	for _, c := range []struct {
 		filter, want []string
 	}{
@@ -152,7 +152,7 @@ func TestDescribeConfigsRefusals(t *testing.T) {
 }
 
 // One bad resource does not spoil the others.
-func TestDescribeConfigsMany(t *testing.T) {
+func TestC09DescribeConfigsMany(t *testing.T) {
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	for _, name := range []string{"gone", "orders"} {
 		rr := kmsg.NewDescribeConfigsRequestResource()

@@ -59,9 +59,9 @@ func TestConnectionLimits(t *testing.T) {
 	}
 }
 
-// TestSlowFrames: §3 row 3. A frame that dribbles is cut at the deadline; others
+// TestRow03SlowFrames: a frame that dribbles is cut at the deadline; others
 // are not affected, nor is a large one that arrives steadily.
-func TestSlowFrames(t *testing.T) {
+func TestRow03SlowFrames(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, newWorld(), func(c *Config) {
 		c.FrameTimeout, c.FrameMinRate = 200*time.Millisecond, 10_000
@@ -119,9 +119,9 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestClientThatNeverReads: §3 rows 7 and 8. Its connection ends, what it held is
+// TestRow07ClientThatNeverReads: its connection ends, what it held is
 // free, and it was not read from without end.
-func TestClientThatNeverReads(t *testing.T) {
+func TestRow07ClientThatNeverReads(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.log("t0", 0).append(batch(1, 12<<20))

@@ -14,9 +14,9 @@ import (
 	"github.com/hanzoai/stream/broker/partition"
 )
 
-// TestPipelineOrder: C-04. A fetch that waits holds everything behind it, and
+// TestC04PipelineOrder: a fetch that waits holds everything behind it, and
 // answers come in request order.
-func TestPipelineOrder(t *testing.T) {
+func TestC04PipelineOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	s := startServer(t, w, nil)
@@ -56,9 +56,9 @@ func TestPipelineOrder(t *testing.T) {
 	}
 }
 
-// TestProducesOverlap: the next Produce is submitted before the one ahead is
+// TestC04ProducesOverlap: the next Produce is submitted before the one ahead is
 // acknowledged; another API is not handled before both are.
-func TestProducesOverlap(t *testing.T) {
+func TestC04ProducesOverlap(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	var handled bool
@@ -104,8 +104,9 @@ func TestProducesOverlap(t *testing.T) {
 	}
 }
 
-// TestJoinHoldsItsConnectionOnly: C-04's second half.
-func TestJoinHoldsItsConnectionOnly(t *testing.T) {
+// TestC04JoinHoldsItsConnectionOnly: what comes behind a JoinGroup that waits,
+// waits; other connections do not.
+func TestC04JoinHoldsItsConnectionOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	joined := make(chan struct{})
@@ -133,8 +134,8 @@ func TestJoinHoldsItsConnectionOnly(t *testing.T) {
 	}
 }
 
-// TestManyMixedRequests sends a long random mix and checks order and offsets.
-func TestManyMixedRequests(t *testing.T) {
+// TestC04ManyMixedRequests sends a long random mix and checks order and offsets.
+func TestC04ManyMixedRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	// Acks come from another goroutine, in the order of submission.
@@ -185,9 +186,9 @@ func TestManyMixedRequests(t *testing.T) {
 	close(acks)
 }
 
-// TestNoAcks: acks=0 gets no bytes; an error closes the connection after the
+// TestC04NoAcks: acks=0 gets no bytes; an error closes the connection after the
 // answers before it.
-func TestNoAcks(t *testing.T) {
+func TestC04NoAcks(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	s := startServer(t, w, nil)

@@ -8,9 +8,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestShapesAgreeWithKmsg: each shape reads exactly what kmsg writes, in every
+// TestC03ShapesAgreeWithKmsg: each shape reads exactly what kmsg writes, in every
 // served version (C-03's second implementation).
-func TestShapesAgreeWithKmsg(t *testing.T) {
+func TestC03ShapesAgreeWithKmsg(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		for _, tags := range []int{0, 2, 16} {
@@ -45,8 +45,8 @@ func TestShapesAgreeWithKmsg(t *testing.T) {
 	}
 }
 
-// TestElementBudget: reliability §3 row 11.
-func TestElementBudget(t *testing.T) {
+// TestC05Row11ElementBudget: what a request may decode to.
+func TestC05Row11ElementBudget(t *testing.T) {
 	count := func(n uint32, body []byte) error {
 		b := append(binary.BigEndian.AppendUint32(nil, n), body...)
 		_, err := measure(shapes[3], 1, false, b, 100_000)

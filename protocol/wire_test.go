@@ -57,8 +57,8 @@ func plausible(req kmsg.Request) {
 	}
 }
 
-// TestEveryVersionHeaderForms: C-03, each key and version over a socket.
-func TestEveryVersionHeaderForms(t *testing.T) {
+// TestC03HeaderForms: each key and version over a socket.
+func TestC03HeaderForms(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.autoCreate = true
@@ -123,9 +123,9 @@ func offline(b Backend) *Server {
 	return New(c, b, discard, nil)
 }
 
-// TestCutAtEveryByte: reliability §3 row 6. What is cut is closed, never a panic
+// TestC03Row06CutAtEveryByte: what is cut is closed, never a panic
 // and never served as if it were whole.
-func TestCutAtEveryByte(t *testing.T) {
+func TestC03Row06CutAtEveryByte(t *testing.T) {
 	t.Parallel()
 	s := offline(newWorld())
 	every(func(a *api, v int16) {
@@ -148,9 +148,9 @@ func TestCutAtEveryByte(t *testing.T) {
 	})
 }
 
-// TestCutOverSocket: the same on the wire, for one API: closed, counted, and the
+// TestC03Row06CutOverSocket: the same on the wire, for one API: closed, counted, and the
 // next client is served.
-func TestCutOverSocket(t *testing.T) {
+func TestC03Row06CutOverSocket(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, newWorld(), nil)
 	req := &kmsg.MetadataRequest{Version: 12, Topics: []kmsg.MetadataRequestTopic{{Topic: ptr("t0")}}}
@@ -173,8 +173,9 @@ func TestCutOverSocket(t *testing.T) {
 	}
 }
 
-// TestFirstBytesThatAreNoLength: C-05, and §3 rows 1, 4, 5, 10, 11 and 12.
-func TestFirstBytesThatAreNoLength(t *testing.T) {
+// TestC05FirstBytesThatAreNoLength: closed at once without an answer; rows 1, 4,
+// 5, 10, 11 and 12 have more of the kind.
+func TestC05FirstBytesThatAreNoLength(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, newWorld(), nil)
 	be := func(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
@@ -213,8 +214,9 @@ func TestFirstBytesThatAreNoLength(t *testing.T) {
 	}
 }
 
-// TestUnknownAPIVersionsVersion: C-01, with the bytes of that case.
-func TestUnknownAPIVersionsVersion(t *testing.T) {
+// TestC01UnknownAPIVersionsVersion: an answer in version 0, byte for byte, and
+// the connection goes on.
+func TestC01UnknownAPIVersionsVersion(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, newWorld(), nil)
 	p := s.dial(t)

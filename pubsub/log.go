@@ -92,7 +92,8 @@ type Log interface {
 
 	// Follow calls fn, one call at a time, with each append that this process
 	// hears of, headers only, at most once, possibly before the append's own
-	// acknowledgement; news may be lost, and after a reconnect news was lost:
+	// acknowledgement. It is for what others append: of this Store's own appends
+	// news need not come. News may be lost, and after a reconnect news was lost:
 	// fn is then called with a zero Message, as it is once when following has
 	// begun. cancel ends it and waits for a running fn.
 	Follow(fn func(Message)) (cancel func(), err error)

@@ -94,7 +94,7 @@ var tricky = rapid.OneOf(
 	}),
 )
 
-func TestTokenProperties(t *testing.T) {
+func TestC08TokenProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := tricky.Draw(t, "a"), tricky.Draw(t, "b")

@@ -58,8 +58,9 @@ func TestFramesInAnyPieces(t *testing.T) {
 	}
 }
 
-// TestFrameLengths: C-05 and reliability §3 row 1.
-func TestFrameLengths(t *testing.T) {
+// TestC05Row01FrameLengths: a length is compared with the limit before anything
+// is allocated.
+func TestC05Row01FrameLengths(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		head []byte

@@ -206,7 +206,7 @@ func TestJoinSyncHeartbeatCommitFetch(t *testing.T) {
 
 // A gateway that was killed and comes back within the session timeout finds
 // generation, members and shares as they were, and nobody joins anew.
-func TestRestartKeepsGeneration(t *testing.T) {
+func TestC27RestartKeepsGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
 		a := start(t, srv, 1, "a", memory.Faults{}, newTestConfig())

@@ -88,7 +88,7 @@ func TestLostAcks(t *testing.T) {
 
 // A store that refuses writes: nothing is told that is not stored, and when it
 // is back the group goes on in its generation.
-func TestStoreAway(t *testing.T) {
+func TestC41StoreAway(t *testing.T) {
 	for _, cause := range []error{pubsub.ErrUnavailable, pubsub.ErrFull} {
 		synctest.Test(t, func(t *testing.T) {
 			srv := memory.NewServer(memory.Config{})
@@ -419,7 +419,7 @@ func TestUnknownVersions(t *testing.T) {
 
 // A replicated store's leader that woke from a freeze denies what is there: no
 // "nothing committed", no "unknown member".
-func TestDeniedRecord(t *testing.T) {
+func TestC41DeniedRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
 		a := start(t, srv, 1, "a", memory.Faults{}, newTestConfig())

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-func TestCheckJoin(t *testing.T) {
+func TestC25Row31CheckJoin(t *testing.T) {
 	c := DefaultConfig()
 	for _, tc := range []struct {
 		name   string
@@ -31,8 +31,8 @@ func TestCheckJoin(t *testing.T) {
 	}
 }
 
-// C-25: an id first, where the client knows how to come back with it.
-func TestJoinMemberIDRequired(t *testing.T) {
+// An id first, where the client knows how to come back with it.
+func TestC25MemberIDRequired(t *testing.T) {
 	instance := "i"
 	for _, tc := range []struct {
 		name   string
@@ -80,7 +80,7 @@ func TestJoinMemberIDRequired(t *testing.T) {
 }
 
 // An id that nobody comes back with holds others up for a session, not longer.
-func TestPendingMemberExpires(t *testing.T) {
+func TestC25PendingMemberExpires(t *testing.T) {
 	r := newRig(t, newTestConfig())
 	m := r.stable(1)[0]
 	req := joinRequest("g", "")
@@ -214,9 +214,9 @@ func TestChooseProtocol(t *testing.T) {
 	}
 }
 
-// C-27: who waits in Join is alive whatever its session timeout; the generation
+// Who waits in Join is alive whatever its session timeout; the generation
 // grows once per completed rebalance; who does not come back in time is left out.
-func TestWaitingMembersAreAlive(t *testing.T) {
+func TestC27WaitingMembersAreAlive(t *testing.T) {
 	r := newRig(t, newTestConfig())
 	ms := r.stable(3)
 	gen := r.s.generation

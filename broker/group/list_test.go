@@ -195,7 +195,7 @@ func TestRetentionOfOrphans(t *testing.T) {
 	})
 }
 
-func TestDropTopic(t *testing.T) {
+func TestC10DropTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
 		g := start(t, srv, 1, "a", memory.Faults{}, newTestConfig())

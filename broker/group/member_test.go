@@ -102,8 +102,8 @@ var (
 	allOf25 = []error{unk25, unk25, unk25, unk25, unk25, unk25, unk25}
 )
 
-// C-26: state × generation × member × version of OffsetCommit.
-func TestWhoMayCommit(t *testing.T) {
+// State × generation × member × version of OffsetCommit.
+func TestC26WhoMayCommit(t *testing.T) {
 	v8 := map[string][]error{
 		//               (-1,)  (0,)   (g,k)  (g-1,k) (g,o)  (-1,k) instance
 		"unknown":      {ok, gen22, gen22, gen22, gen22, ok, gen22},
@@ -136,7 +136,7 @@ func TestWhoMayCommit(t *testing.T) {
 	t.Run("v9", func(t *testing.T) { eachCell(t, v9, commit(true)) })
 }
 
-func TestHeartbeatTable(t *testing.T) {
+func TestC26HeartbeatTable(t *testing.T) {
 	eachCell(t, map[string][]error{
 		"unknown":      allOf25,
 		"offsets only": allOf25,
@@ -147,7 +147,7 @@ func TestHeartbeatTable(t *testing.T) {
 	}, func(r *rig, m Membership) error { return r.heartbeat(m) })
 }
 
-func TestSyncTable(t *testing.T) {
+func TestC26SyncTable(t *testing.T) {
 	eachCell(t, map[string][]error{
 		"unknown":      allOf25,
 		"offsets only": allOf25,
@@ -158,7 +158,7 @@ func TestSyncTable(t *testing.T) {
 	}, func(r *rig, m Membership) error { return r.sync(SyncRequest{Membership: m}).Err })
 }
 
-func TestLeaveTable(t *testing.T) {
+func TestC26LeaveTable(t *testing.T) {
 	eachCell(t, map[string][]error{
 		"unknown":      allOf25,
 		"offsets only": allOf25,
@@ -172,7 +172,7 @@ func TestLeaveTable(t *testing.T) {
 	})
 }
 
-func TestDeleteTable(t *testing.T) {
+func TestC26DeleteTable(t *testing.T) {
 	want := map[string]error{"unknown": none69, "offsets only": nil, "emptied": nil,
 		"preparing": kerr.NonEmptyGroup, "completing": kerr.NonEmptyGroup, "stable": kerr.NonEmptyGroup}
 	for _, sit := range situations {
@@ -212,7 +212,7 @@ func TestDescribeTable(t *testing.T) {
 	}
 }
 
-func TestCommitMetadata(t *testing.T) {
+func TestC27Row30CommitMetadata(t *testing.T) {
 	r := newRig(t, newTestConfig())
 	long, longest := string(make([]byte, 4097)), string(make([]byte, 4096))
 	req := CommitRequest{Membership: Membership{Group: "g", Generation: -1}}
@@ -267,8 +267,8 @@ func TestSyncChecksProtocol(t *testing.T) {
 	}
 }
 
-// C-27: a member that the leader leaves out gets an empty share and no error.
-func TestLeaderNamesOnlyItself(t *testing.T) {
+// A member that the leader leaves out gets an empty share and no error.
+func TestC27LeaderNamesOnlyItself(t *testing.T) {
 	r := newRig(t, newTestConfig())
 	ms := r.stable(2)
 	tk0, tk1 := r.start(joinRequest("g", ms[0].Member)), r.start(joinRequest("g", ms[1].Member))

@@ -163,7 +163,7 @@ func TestRecordOfAnotherTypeIsLeftAlone(t *testing.T) {
 }
 
 // C 23: names differing in one byte never mix, whatever is in them.
-func TestOffsetKeys(t *testing.T) {
+func TestC08Row23OffsetKeys(t *testing.T) {
 	names := []string{"a", "a.b", "b", "b.c", ">", "*", " ", "", "ü", "<script>", strings.Repeat("x", 500), strings.Repeat("x", 501)}
 	seen := map[string]string{}
 	for _, g := range names {

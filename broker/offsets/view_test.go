@@ -209,7 +209,7 @@ func TestRead(t *testing.T) {
 }
 
 // Replicas that lag behind, come short or fail hide nothing.
-func TestReadFaults(t *testing.T) {
+func TestC41ReadFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Uint64
 		r := newRig(t, memory.Faults{TableRead: func(op memory.Op) memory.ReadFault {

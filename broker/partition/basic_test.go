@@ -17,8 +17,7 @@ import (
 	"github.com/hanzoai/stream/types"
 )
 
-// C-18: fetch inside a batch, warm and cold. C-17: an offset is not a count of
-// messages.
+// Fetch inside a batch, warm and cold.
 func TestC18FetchInsideABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
@@ -105,7 +104,7 @@ func TestC29RetryThroughAnotherGateway(t *testing.T) {
 	})
 }
 
-func TestPlainMessageIsOneRecord(t *testing.T) {
+func TestC17PlainMessageIsOneRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
 		g := w.gateway(memory.Faults{})
@@ -129,7 +128,7 @@ func TestPlainMessageIsOneRecord(t *testing.T) {
 	})
 }
 
-// C-15: stored bytes are the client's bytes, whatever the codec; C-28: only
+// Stored bytes are the client's bytes, whatever the codec; only
 // base offset and leader epoch are the broker's, and the epoch is 0 everywhere.
 func TestC15C28BytesPassThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -177,9 +176,9 @@ func TestC15C28BytesPassThrough(t *testing.T) {
 }
 
 // After a purge, written into the record first, everything is found from the
-// new start on, cold and warm, and nothing before it. C-39: the next base goes
+// new start on, cold and warm, and nothing before it. The next base goes
 // on, also when everything readable is gone.
-func TestAfterAPurge(t *testing.T) {
+func TestC39AfterAPurge(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, memory.Config{})

@@ -13,7 +13,7 @@ import (
 	"github.com/hanzoai/stream/pubsub/memory"
 )
 
-// C-41 with the worst of replicas: those that answer reads lag, and the leader,
+// The worst of replicas: those that answer reads lag, and the leader,
 // which woke from a freeze, denies for a moment what is stored. That is an
 // error that clients retry, never "empty", "out of range" or a partition that
 // stops; and afterwards everything is there.

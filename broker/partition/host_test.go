@@ -76,7 +76,7 @@ func TestCreateAfterACrash(t *testing.T) {
 
 // Many waiters cost one listing every 5 s, not a question each, and lost news
 // is found all the same.
-func TestManyWaitersAreCheckedByOneListing(t *testing.T) {
+func TestC22ManyWaitersAreCheckedByOneListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memory.NewServer(memory.Config{})
 		var listings, questions atomic.Int64

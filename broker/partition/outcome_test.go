@@ -35,7 +35,7 @@ func (s *script) append(op memory.Op) memory.WriteFault {
 	return memory.WriteFault{}
 }
 
-// C-40, first kind: the acknowledgement of one append is lost. The outcome is
+// The acknowledgement of one append is lost. The outcome is
 // looked up in the log; nothing is stored twice, nothing acknowledged is lost.
 func TestC40LostAck(t *testing.T) {
 	for _, x := range []struct {
@@ -78,7 +78,7 @@ func TestC40LostAck(t *testing.T) {
 }
 
 // The repeat is the same message to the byte.
-func TestLostAckRepeatsTheSameBytes(t *testing.T) {
+func TestC40LostAckRepeatsTheSameBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
 		w.config.LogAppendTime = true
@@ -110,7 +110,7 @@ func (r *recorder) Append(ctx context.Context, prev pubsub.Seq, e pubsub.Entry) 
 }
 
 // Nobody knows: 7 for all, and the log goes on when the store answers again.
-func TestLostAckUnresolved(t *testing.T) {
+func TestC40LostAckUnresolved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
 		var mu sync.Mutex
@@ -161,7 +161,7 @@ func TestLostAckUnresolved(t *testing.T) {
 // The copy is refused, or nothing is taken for as long as we ask, while the first
 // one is late: 7, which says that nobody knows, and never an error that says
 // that nothing is stored.
-func TestLostAckFirstCopyIsLate(t *testing.T) {
+func TestC40LostAckFirstCopyIsLate(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		copy memory.WriteFault
@@ -193,7 +193,7 @@ func TestLostAckFirstCopyIsLate(t *testing.T) {
 
 // Purged before the outcome was known: the producer table decides for an
 // idempotent producer, nobody can for another.
-func TestLostAckPurgedMeanwhile(t *testing.T) {
+func TestC40LostAckPurgedMeanwhile(t *testing.T) {
 	for _, pid := range []int64{0, 4} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, memory.Config{})
@@ -254,7 +254,7 @@ func TestConflict(t *testing.T) {
 	})
 }
 
-// C-30, first kind: the append is stored, its gateway dies, the client sends
+// The append is stored, its gateway dies, the client sends
 // the batch to another one.
 func TestC30KilledAfterTheAppend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestC30KilledAfterTheAppend(t *testing.T) {
 	})
 }
 
-// C-36: only what is stored is visible, however slow the store is between
+// Only what is stored is visible, however slow the store is between
 // choosing an offset and the acknowledgement.
 func TestC36EndFromMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -366,7 +366,7 @@ func TestLaterBatchOfANewProducerAfterAFailure(t *testing.T) {
 }
 
 // A producer that wrote through another gateway meanwhile is not out of order.
-func TestProducerMovesBetweenGateways(t *testing.T) {
+func TestC29ProducerMovesBetweenGateways(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
 		deaf := memory.Faults{News: func(string, pubsub.Message) bool { return true }}

@@ -100,7 +100,7 @@ func TestC12MaxTimestampThatLies(t *testing.T) {
 
 // A client may claim more than its records hold: it costs a lookup a look at
 // the records, and is not believed.
-func TestLookupDoesNotBelieveALargeMax(t *testing.T) {
+func TestC12LookupDoesNotBelieveALargeMax(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
 		g := w.gateway(memory.Faults{})

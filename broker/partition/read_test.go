@@ -72,7 +72,7 @@ func TestC21BeyondTheEnd(t *testing.T) {
 }
 
 // A reader that only polls, never waits, finds what others append.
-func TestPollingReaderSeesTheEnd(t *testing.T) {
+func TestC21PollingReaderSeesTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
 		a, b := w.gateway(memory.Faults{}), w.gateway(memory.Faults{})
@@ -245,7 +245,7 @@ func TestC24LookupByTime(t *testing.T) {
 
 // Offsets and times are found over many intervals and stored index parts,
 // whatever is in memory: compared with a walk over the log.
-func TestLookupOverALongLog(t *testing.T) {
+func TestC24LookupOverALongLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
 		g := w.gateway(memory.Faults{})
@@ -360,7 +360,7 @@ func TestC41ReadThatFails(t *testing.T) {
 
 // A store that hangs is a failure in time, not a wait without end, whatever
 // call it hangs in.
-func TestStoreThatHangs(t *testing.T) {
+func TestC41StoreThatHangs(t *testing.T) {
 	hang := func(memory.Op) memory.ReadFault { return memory.ReadFault{Delay: time.Hour} }
 	for name, f := range map[string]memory.Faults{
 		"read": {Read: hang, Get: hang}, "bounds": {Bounds: hang}, "record": {TableGet: hang}, "headers": {Headers: hang},

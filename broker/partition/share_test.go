@@ -15,7 +15,7 @@ import (
 // While the store takes ten seconds for an append, what waits is held to a
 // share: the newest is refused at once with its answer to leave late, the rest
 // is stored in order, and nobody waits longer than clients do.
-func TestSlowStoreShare(t *testing.T) {
+func TestC36SlowStoreShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
 		var mu sync.Mutex

@@ -164,7 +164,7 @@ func TestStateFollowsFromTheLog(t *testing.T) {
 }
 
 // Cold equals warm with snapshots written at random points by either gateway.
-func TestColdEqualsWarm(t *testing.T) {
+func TestC30ColdEqualsWarm(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 3))
@@ -209,7 +209,7 @@ func TestColdEqualsWarm(t *testing.T) {
 	}
 }
 
-func TestProducersExpireByAppendTime(t *testing.T) {
+func TestC30ProducersExpireByAppendTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
 		g := w.gateway(memory.Faults{})
@@ -333,7 +333,7 @@ func TestSnapshotsStayWithinTheirShare(t *testing.T) {
 	})
 }
 
-// C-30: a snapshot three batches older than the log, and one that was lost.
+// A snapshot three batches older than the log, and one that was lost.
 func TestC30OldOrLostSnapshot(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -376,7 +376,7 @@ func TestC30OldOrLostSnapshot(t *testing.T) {
 
 // The records table restored from yesterday names an older snapshot, whose
 // chunks are gone: the state is rebuilt from the log, nothing is wrong.
-func TestRecordsTableOfYesterday(t *testing.T) {
+func TestC30RecordsTableOfYesterday(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
 		g := w.gateway(memory.Faults{})

@@ -46,7 +46,7 @@ func (g *gateway) stopped(kind string) {
 	}
 }
 
-// C-39: a stream that is restored from an older copy contradicts what is known.
+// A stream that is restored from an older copy contradicts what is known.
 // It may be a leader that woke from a freeze; after 20 s the partition stops,
 // on the gateway that knew and on every other, and no offset is used again.
 func TestC39RestoredFromAnOlderCopy(t *testing.T) {
@@ -84,7 +84,7 @@ func TestC39RestoredFromAnOlderCopy(t *testing.T) {
 }
 
 // A leader that denies what is stored for a moment stops nothing.
-func TestLeaderThatWokeUp(t *testing.T) {
+func TestC41LeaderThatWokeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
 		until := time.Now()

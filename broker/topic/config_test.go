@@ -233,8 +233,8 @@ func TestEffective(t *testing.T) {
 	}
 }
 
-// TestSmallStore: nothing is promised that the store cannot hold.
-func TestSmallStore(t *testing.T) {
+// TestC14SmallStore: nothing is promised that the store cannot hold.
+func TestC14SmallStore(t *testing.T) {
 	t.Parallel()
 	c := newCluster(memory.Config{MaxPayload: 1 << 20})
 	g := c.gateway(t, "a", memory.Faults{}, nil)

@@ -11,13 +11,13 @@ import (
 	"github.com/hanzoai/stream/pubsub/memory"
 )
 
-// badNames reach no store (reliability row 21, C-08).
+// badNames reach no store.
 var badNames = []string{
 	"", ".", "..", "a/b", "a b", "a>", "*", ">", "a.>", "a\r\nPUB x 1\r\n", "$JS.API", "ü", "a=b", "\x00", "a:b",
 	strings.Repeat("n", 250), strings.Repeat("n", 100_000),
 }
 
-func TestCheckName(t *testing.T) {
+func TestC08Row21CheckName(t *testing.T) {
 	t.Parallel()
 	for _, name := range badNames {
 		wantCode(t, "name "+name[:min(len(name), 20)], CheckName(name), kerr.InvalidTopicException)
@@ -27,7 +27,7 @@ func TestCheckName(t *testing.T) {
 	}
 }
 
-func TestBadNamesReachNoStore(t *testing.T) {
+func TestC08Row21BadNamesReachNoStore(t *testing.T) {
 	t.Parallel()
 	var calls counting
 	g := newCluster(memory.Config{}).gateway(t, "a", calls.faults(), nil)
@@ -73,7 +73,7 @@ func TestLogNameAndSubject(t *testing.T) {
 	}
 }
 
-func TestLogNamesNeverCollide(t *testing.T) {
+func TestC08LogNamesNeverCollide(t *testing.T) {
 	t.Parallel()
 	type id struct {
 		topic string

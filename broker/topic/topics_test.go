@@ -28,7 +28,7 @@ func mustCreate(t *testing.T, g *gateway, s Spec) *Topic {
 	return top
 }
 
-func TestCreateDefaultsAndMistakes(t *testing.T) {
+func TestC09CreateDefaultsAndMistakes(t *testing.T) {
 	t.Parallel()
 	g, srv := simple(t, func(c *Config, d *Deps) {
 		c.Partitions, c.MaxPartitions = 3, 100
@@ -91,7 +91,7 @@ func TestCreateDefaultsAndMistakes(t *testing.T) {
 	}
 }
 
-func TestClampReplication(t *testing.T) {
+func TestC09ClampReplication(t *testing.T) {
 	t.Parallel()
 	g, _ := simple(t, func(c *Config, _ *Deps) { c.ClampReplication = true })
 	s := spec("t")
@@ -166,8 +166,8 @@ func TestCreateMakesStreams(t *testing.T) {
 	})
 }
 
-// TestRecreate (C-10): a new id, new streams, and nothing of the old one.
-func TestRecreate(t *testing.T) {
+// TestC10Recreate: a new id, new streams, and nothing of the old one.
+func TestC10Recreate(t *testing.T) {
 	t.Parallel()
 	c := newCluster(memory.Config{})
 	a, b := c.gateway(t, "a", memory.Faults{}, nil), c.gateway(t, "b", memory.Faults{}, nil)
@@ -205,9 +205,9 @@ func TestRecreate(t *testing.T) {
 	}
 }
 
-// TestVisibleEverywhere (C-07): what one gateway said is true on all from that
+// TestC07VisibleEverywhere: what one gateway said is true on all from that
 // moment, also on one that gets no news.
-func TestVisibleEverywhere(t *testing.T) {
+func TestC07VisibleEverywhere(t *testing.T) {
 	t.Parallel()
 	c := newCluster(memory.Config{})
 	a, b := c.gateway(t, "a", memory.Faults{}, nil), c.gateway(t, "b", memory.Faults{}, noNews)
@@ -315,9 +315,9 @@ func TestDeleteRace(t *testing.T) {
 	}
 }
 
-// TestUnknownAsksOnce: many questions at once are few questions to the store,
+// TestC07UnknownAsksOnce: many questions at once are few questions to the store,
 // and an answer never serves a question that came after it was asked for.
-func TestUnknownAsksOnce(t *testing.T) {
+func TestC07UnknownAsksOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(memory.Config{})
@@ -358,8 +358,8 @@ func TestUnknownAsksOnce(t *testing.T) {
 	})
 }
 
-// TestUnknownIsNotAbsent: a store that is away is no missing topic.
-func TestUnknownIsNotAbsent(t *testing.T) {
+// TestC41UnknownIsNotAbsent: a store that is away is no missing topic.
+func TestC41UnknownIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	c := newCluster(memory.Config{})
 	g := c.gateway(t, "a", memory.Faults{}, nil)
@@ -386,9 +386,9 @@ func TestUnknownIsNotAbsent(t *testing.T) {
 	wantCode(t, "Get with the store back", err, kerr.UnknownTopicOrPartition)
 }
 
-// TestAbsenceNeedsProof (design rule 7): with replicas, one denial is not
+// TestC41AbsenceNeedsProof (design rule 7): with replicas, one denial is not
 // enough, nor is any while our own membership is not acknowledged.
-func TestAbsenceNeedsProof(t *testing.T) {
+func TestC41AbsenceNeedsProof(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	fresh := true
@@ -481,7 +481,7 @@ func TestUnknownFormat(t *testing.T) {
 	}
 }
 
-func TestLongNames(t *testing.T) {
+func TestC08LongNames(t *testing.T) {
 	t.Parallel()
 	g, srv := simple(t, nil)
 	for _, name := range []string{strings.Repeat("n", 249), strings.Repeat("n", 248) + "m", strings.Repeat(".", 100)} {

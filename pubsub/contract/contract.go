@@ -18,7 +18,12 @@ const patience = 20 * time.Second
 // in a cleanup; all calls may lead to one server, which may hold other logs and
 // tables already: the suite makes up names of its own. The subtests run in
 // parallel.
-func Run(t *testing.T, open func(t *testing.T) pubsub.Store) {
+func Run(t *testing.T, open func(t *testing.T) pubsub.Store) { run(t, open, false) }
+
+// RunAlone tests a store that sends no news, because nobody else can append.
+func RunAlone(t *testing.T, open func(t *testing.T) pubsub.Store) { run(t, open, true) }
+
+func run(t *testing.T, open func(t *testing.T) pubsub.Store, alone bool) {
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, pubsub.Store)
@@ -42,8 +47,8 @@ func Run(t *testing.T, open func(t *testing.T) pubsub.Store) {
 		{"Headers", headers},
 		{"HeadersLong", headersLong},
 		{"Trim", trim},
-		{"Follow", followNews},
-		{"FollowCancel", followCancel},
+		{"Follow", func(t *testing.T, s pubsub.Store) { followNews(t, s, alone) }},
+		{"FollowCancel", func(t *testing.T, s pubsub.Store) { followCancel(t, s, alone) }},
 		{"TableOpenTwice", tableOpenTwice},
 		{"TableValue", tableValue},
 		{"TableConflict", tableConflict},

@@ -168,6 +168,9 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 // listener.
 func (s *Server) ClientURL() string { return s.url }
 
+// Alone reports that only this process can reach the server.
+func (s *Server) Alone() bool { return s.config.Listen == "" }
+
 // Version is the version of the NATS server inside.
 func (s *Server) Version() string { return server.VERSION }
 

@@ -19,6 +19,9 @@ type Config struct {
 	URL string
 	// InProcess connects to an embedded server instead.
 	InProcess nats.InProcessConnProvider
+	// Alone says that nobody but this Store can append: an embedded server that
+	// no other process can reach. Streams then send no news, see news.go.
+	Alone bool
 	// HasRoom reports whether writes are allowed; without room they are refused
 	// with pubsub.ErrFull before anything is sent. nil: always.
 	HasRoom func() bool

@@ -47,6 +47,16 @@ func TestContractEmbedded(t *testing.T) {
 	})
 }
 
+func TestContractAlone(t *testing.T) {
+	srv := startEmbedded(t, embedded.Config{})
+	if !srv.Alone() {
+		t.Fatal("a server without a listener is not alone")
+	}
+	t.Run("suite", func(t *testing.T) {
+		contract.RunAlone(t, func(t *testing.T) pubsub.Store { return connect(t, jetstream.Config{InProcess: srv, Alone: true}) })
+	})
+}
+
 // TestContractServers runs the suite against real servers of the versions that
 // STREAM_TEST_NATS_VERSIONS lists, e.g. "2.10.29,2.11.x".
 func TestContractServers(t *testing.T) {

@@ -7,7 +7,7 @@
 // Start reading at connect.go (what is checked before anything starts), then
 // log.go (append), read.go (batched reads), cursor.go (everything that follows
 // a stream in order), table.go. errors.go holds the one map from NATS's errors
-// to pubsub's.
+// to pubsub's. news.go says when streams tell of appends, and what that costs.
 //
 // # Hand-offs of an append
 //

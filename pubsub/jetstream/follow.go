@@ -1,22 +1,27 @@
 package jetstream
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/hanzoai/stream/pubsub"
 )
 
-// follow is one subscription to a log's news. The server publishes the headers
-// of each stored message to the news subject (RePublish), before the append's
-// own acknowledgement, to whoever listens at that moment.
+// follow is one subscription to a log's news (news.go), which the server
+// publishes before the append's own acknowledgement, to whoever listens at that
+// moment.
 type follow struct {
 	st   *Store
-	name string
+	l    *log
 	sub  *nats.Subscription
 	fn   func(pubsub.Message)
+	ctx  context.Context // ends with cancel and Close
+	end  context.CancelFunc
 	once sync.Once
 	wg   sync.WaitGroup // calls with a zero message
 
@@ -27,13 +32,14 @@ type follow struct {
 // Follow implements pubsub.Log. fn runs on goroutines of the store; cancel must
 // not be called from it.
 func (l *log) Follow(fn func(pubsub.Message)) (func(), error) {
-	f := &follow{st: l.st, name: l.name, fn: fn}
+	f := &follow{st: l.st, l: l, fn: fn}
 	c := l.st.control
-	sub, err := c.nc.Subscribe(l.st.newsSubject(l.subject), f.news)
+	sub, err := c.nc.Subscribe(l.st.newsRoot+l.subject, f.news)
 	if err != nil {
 		return nil, fmt.Errorf("follow %s: %w: %w", l.name, pubsub.ErrUnavailable, err)
 	}
 	f.sub = sub
+	f.ctx, f.end = context.WithCancel(l.st.life)
 	f.wg.Add(1) // before Close can know of it
 	l.st.mu.Lock()
 	l.st.follows[f] = struct{}{}
@@ -41,19 +47,37 @@ func (l *log) Follow(fn func(pubsub.Message)) (func(), error) {
 	// Following has begun when the server knows the subscription. If the
 	// connection is down that will be at the reconnect, which calls too.
 	if c.nc.IsConnected() && c.nc.FlushTimeout(l.st.cfg.APITimeout) == nil {
-		go func() {
-			defer f.wg.Done()
-			f.call(pubsub.Message{})
-		}()
+		go f.begin()
 	} else {
 		f.wg.Done()
 	}
 	return f.cancel, nil
 }
 
+// begin tells the follower that news were lost until now and will come from now
+// on, once the stream is known to send any.
+func (f *follow) begin() {
+	defer f.wg.Done()
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := f.l.sendNews(f.ctx)
+		if err == nil {
+			break
+		}
+		if f.ctx.Err() == nil && !errors.Is(err, errNoAnswer) {
+			f.st.logError("a stream cannot be made to send news of "+f.l.name, err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-f.ctx.Done():
+			return
+		}
+	}
+	f.call(pubsub.Message{})
+}
+
 func (f *follow) news(m *nats.Msg) {
 	// The subject outlives a log; another incarnation's news are not ours.
-	if lastOf(m.Header, hdrStream) != f.name {
+	if lastOf(m.Header, hdrStream) != f.l.name {
 		return
 	}
 	if msg, ok := direct(m); ok {
@@ -73,6 +97,7 @@ func (f *follow) call(m pubsub.Message) {
 func (f *follow) cancel() {
 	f.once.Do(func() {
 		_ = f.sub.Unsubscribe() // fails only on a closed connection
+		f.end()
 		f.st.mu.Lock()
 		delete(f.st.follows, f)
 		f.st.mu.Unlock()
@@ -90,9 +115,6 @@ func (st *Store) renewFollows() {
 	defer st.mu.Unlock()
 	for f := range st.follows {
 		f.wg.Add(1) // not after cancel's Wait: cancel has removed f first
-		go func() {
-			defer f.wg.Done()
-			f.call(pubsub.Message{})
-		}()
+		go f.begin()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,6 +21,8 @@ type log struct {
 	append, read  *conn
 	// directGet and next are subjects made once.
 	directGet string
+	// newsSet: the stream is known to send news, or none, as this store needs it.
+	newsSet atomic.Bool
 	// keyed: the stream of a table. Reads are from all its subjects, which stay
 	// in the headers, and step over what was overwritten.
 	keyed bool
@@ -115,11 +118,15 @@ func (l *log) Get(ctx context.Context, seq pubsub.Seq) (pubsub.Message, error) {
 	return m, nil
 }
 
-// Bounds implements pubsub.Log.
+// Bounds implements pubsub.Log. Whoever uses a log asks for its bounds first, so
+// a stream that sends news to nobody is mended here.
 func (l *log) Bounds(ctx context.Context) (pubsub.Bounds, error) {
 	si, err := l.st.streamInfo(ctx, l.name)
 	if err != nil {
 		return pubsub.Bounds{}, fmt.Errorf("bounds of %s: %w", l.name, readError(err))
+	}
+	if l.st.cfg.Alone && !l.keyed && !l.newsSet.Load() {
+		l.silence(ctx, si)
 	}
 	return bounds(si), nil
 }

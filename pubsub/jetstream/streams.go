@@ -27,8 +27,7 @@ func (st *Store) logStream(c pubsub.LogConfig) streamConfig {
 		MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1,
 		Discard: "old", Storage: storage(c.Memory), Replicas: max(1, c.Replicas),
 		Duplicates: dedupeWindow, AllowDirect: true,
-		RePublish: &republish{Source: c.Subject, Destination: st.newsSubject(c.Subject), HeadersOnly: true},
-		Metadata:  c.Metadata,
+		RePublish: st.news(c.Subject), Metadata: c.Metadata,
 	}
 }
 
@@ -38,8 +37,6 @@ func storage(memory bool) string {
 	}
 	return "file"
 }
-
-func (st *Store) newsSubject(subject string) string { return st.newsRoot + subject }
 
 // CreateLog implements pubsub.Store.
 func (st *Store) CreateLog(ctx context.Context, c pubsub.LogConfig) error {

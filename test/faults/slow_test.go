@@ -24,10 +24,10 @@ func slowWorld(t *testing.T, topic string, env ...string) (*testkit.Stream, *pro
 	return testkit.Start(t, testkit.Options{PubsubURL: "nats://" + p.Addr, Env: env}), p
 }
 
-// TestSlowPartition holds back the writes of one partition's stream, half a
+// TestC36SlowPartition holds back the writes of one partition's stream, half a
 // second and five seconds each. It is slow and stays right; produce and fetch of
 // the others do not notice.
-func TestSlowPartition(t *testing.T) {
+func TestC36SlowPartition(t *testing.T) {
 	t.Parallel()
 	s, p := slowWorld(t, "slow")
 	w := newWorld(t, s.Addr, "slow", load{partitions: 4, pace: 20 * time.Millisecond})

@@ -5,7 +5,8 @@
 //	go run ./test/report [-dir DIR] [-skips fail|list] [-progress DEPTH] NAME [go test flags and packages]
 //
 // The totals of each run are kept in .cache/report; `report -total` prints them
-// all and fails if any run failed.
+// all and fails if any run failed. It closes with the ids of expected.txt that
+// the tests have shown, by their names; with CI=true a missing one fails too.
 package main
 
 import (
@@ -39,6 +40,7 @@ type totals struct {
 	Passed, Failed, Skipped int
 	Seconds                 int
 	Broken                  bool // the run failed in another way than by a test
+	Shown                   shown
 }
 
 func main() {
@@ -76,7 +78,7 @@ func run(dir, name string, args []string, failSkips bool, progress int) error {
 	readErr := r.read(out)
 	runErr := cmd.Wait()
 
-	t := totals{Name: name, Seconds: int(time.Since(begin).Seconds())}
+	t := totals{Name: name, Seconds: int(time.Since(begin).Seconds()), Shown: r.shown()}
 	for key, action := range r.result {
 		switch {
 		case action == "fail":
@@ -118,6 +120,21 @@ func leaf(parent bool) int {
 		return 0
 	}
 	return 1
+}
+
+// shown is what the tests of a run show: a passed parent alone shows nothing, as
+// its subtests may all have been skipped.
+func (r *reader) shown() shown {
+	s := shown{}
+	for key, action := range r.result {
+		if action == "skip" || action == "pass" && r.parents[key] {
+			continue
+		}
+		for _, id := range ids(key) {
+			s.add(id, action == "pass")
+		}
+	}
+	return s
 }
 
 // reader follows the events of a run.
@@ -206,7 +223,7 @@ func printTotals(w io.Writer) (code int) {
 		fmt.Fprintln(w, "no test was run")
 		return 1
 	}
-	var sum totals
+	sum := totals{Shown: shown{}}
 	for _, f := range files {
 		var t totals
 		b, err := os.ReadFile(f)
@@ -222,6 +239,9 @@ func printTotals(w io.Writer) (code int) {
 			state, code = "FAILED", 1
 		}
 		fmt.Fprintf(w, "%-12s %-6s %5d passed %4d failed %4d skipped %5d s\n", t.Name, state, t.Passed, t.Failed, t.Skipped, t.Seconds)
+		for id, passed := range t.Shown {
+			sum.Shown.add(id, passed)
+		}
 		sum.Passed, sum.Failed, sum.Skipped = sum.Passed+t.Passed, sum.Failed+t.Failed, sum.Skipped+t.Skipped
 	}
 	if b, err := os.ReadFile(".cache/missing"); err == nil {
@@ -230,6 +250,9 @@ func printTotals(w io.Writer) (code int) {
 				fmt.Fprintln(w, "MISSING", l)
 			}
 		}
+	}
+	if !printShown(w, parseExpected(expectedText), sum.Shown) && os.Getenv("CI") == "true" {
+		code = 1
 	}
 	fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", sum.Passed, sum.Failed, sum.Skipped)
 	return code
