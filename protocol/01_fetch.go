@@ -150,8 +150,8 @@ func (h *handler) fetchSlots(ctx context.Context, req *kmsg.FetchRequest, resp *
 				s.err = kerr.ClusterAuthorizationFailed
 			case err != nil:
 			default:
-				if s.p, s.err = h.backend.Partition(ctx, t, s.req.Partition); s.err == nil && s.req.CurrentLeaderEpoch > 0 {
-					s.err = kerr.UnknownLeaderEpoch
+				if s.p, s.err = h.backend.Partition(ctx, t, s.req.Partition); s.err == nil {
+					s.err = currentEpoch(s.req.CurrentLeaderEpoch)
 				}
 			}
 			slots = append(slots, s)

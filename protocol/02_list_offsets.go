@@ -2,8 +2,6 @@ package protocol
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -22,7 +20,8 @@ import (
 //   - A time gives the first record whose own timestamp is not before it; none
 //     is −1, −1 without error.
 //   - A partition named twice is INVALID_REQUEST each time.
-//   - A leader epoch above 0 is UNKNOWN_LEADER_EPOCH.
+//   - A leader epoch above 0 is UNKNOWN_LEADER_EPOCH, one below that is not −1
+//     FENCED_LEADER_EPOCH.
 //
 // v2 isolation level; v4 leader epochs; v6 flexible; v10 timeout (not needed,
 // ignored).
@@ -46,9 +45,7 @@ func (h *handler) listOffsets(ctx context.Context, r *request) (kmsg.Response, e
 		}
 	}
 	// Each lookup may ask the store: several at a time, not one after another.
-	var wg sync.WaitGroup
-	var panicked atomic.Pointer[any] // carried over to the connection's goroutine
-	slots := make(chan struct{}, lookupsAtOnce)
+	work := newTogether()
 	resp.Topics = make([]kmsg.ListOffsetsResponseTopic, len(req.Topics))
 	for i := range req.Topics {
 		rt, st := &req.Topics[i], &resp.Topics[i]
@@ -68,37 +65,23 @@ func (h *handler) listOffsets(ctx context.Context, r *request) (kmsg.Response, e
 			case err != nil:
 				sp.ErrorCode = h.backend.Code(err, false)
 			default:
-				slots <- struct{}{}
-				wg.Go(func() {
-					defer func() {
-						if p := recover(); p != nil {
-							panicked.Store(&p)
-						}
-						<-slots
-					}()
-					sp.ErrorCode = h.backend.Code(h.lookup(ctx, req, t, rp, sp), false)
-				})
+				work.add(func() { sp.ErrorCode = h.backend.Code(h.lookup(ctx, req, t, rp, sp), false) })
 			}
 		}
 	}
-	wg.Wait()
-	if p := panicked.Load(); p != nil {
-		panic(*p)
-	}
+	work.wait()
 	return resp, nil
 }
-
-// lookupsAtOnce is how many partitions of one request are looked up together.
-const lookupsAtOnce = 16
 
 // lookup fills one partition's answer.
 func (h *handler) lookup(ctx context.Context, req *kmsg.ListOffsetsRequest, t *topic.Topic, rp *kmsg.ListOffsetsRequestTopicPartition, sp *kmsg.ListOffsetsResponseTopicPartition) error {
 	p, err := h.backend.Partition(ctx, t, rp.Partition)
+	if err == nil {
+		err = currentEpoch(rp.CurrentLeaderEpoch)
+	}
 	switch {
 	case err != nil:
 		return err
-	case rp.CurrentLeaderEpoch > 0:
-		return kerr.UnknownLeaderEpoch
 	case rp.Timestamp == latestTiered, rp.Timestamp == earliestPendingUpload:
 		return nil
 	}

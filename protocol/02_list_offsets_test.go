@@ -66,7 +66,7 @@ func TestC24ListOffsets(t *testing.T) {
 			t.Errorf("a partition twice: %+v", got)
 		}
 		if v >= 4 {
-			for epoch, code := range map[int32]int16{-1: 0, 0: 0, 1: kerr.UnknownLeaderEpoch.Code} {
+			for epoch, code := range map[int32]int16{-1: 0, 0: 0, 1: kerr.UnknownLeaderEpoch.Code, -2: kerr.FencedLeaderEpoch.Code} {
 				if sp := ask[*kmsg.ListOffsetsResponse](p, v, offsetsOf("t1", epoch, -1)).Topics[0].Partitions[0]; sp.ErrorCode != code {
 					t.Errorf("epoch %d: %+v", epoch, sp)
 				}

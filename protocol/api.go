@@ -94,7 +94,9 @@ var apis = []*api{
 	&apiVersionsAPI,
 	&createTopicsAPI,
 	&deleteTopicsAPI,
+	&deleteRecordsAPI,
 	&initProducerIDAPI,
+	&offsetForLeaderEpochAPI,
 	&describeConfigsAPI,
 	&describeLogDirsAPI,
 	&deleteGroupsAPI,
@@ -103,5 +105,6 @@ var apis = []*api{
 	&listReassignmentsAPI,
 	&offsetDeleteAPI,
 	&describeClusterAPI,
+	&describeProducersAPI,
 	&describeTopicPartitionsAPI,
 }

@@ -63,6 +63,11 @@ type Partition interface {
 	// or reading begins to fail.
 	Notify(ch chan<- struct{}) (cancel func())
 	Lookup(ctx context.Context, r partition.LookupRequest) (partition.LookupResult, error)
+	// DeleteRecords moves the log start up, to the end for
+	// partition.HighWatermark, and returns it.
+	DeleteRecords(ctx context.Context, offset types.Offset) (types.Offset, error)
+	// Producers lists the producer ids that are known, by id.
+	Producers(ctx context.Context) ([]partition.ProducerState, error)
 }
 
 // Partitions opens partitions.

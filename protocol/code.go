@@ -123,8 +123,24 @@ func firstError(resp kmsg.Response) int16 {
 				return c
 			}
 		}
+	case *kmsg.DeleteRecordsResponse:
+		for i := range r.Topics {
+			for j := range r.Topics[i].Partitions {
+				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
+					return c
+				}
+			}
+		}
 	case *kmsg.InitProducerIDResponse:
 		return r.ErrorCode
+	case *kmsg.OffsetForLeaderEpochResponse:
+		for i := range r.Topics {
+			for j := range r.Topics[i].Partitions {
+				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
+					return c
+				}
+			}
+		}
 	case *kmsg.DescribeConfigsResponse:
 		for i := range r.Resources {
 			if c := r.Resources[i].ErrorCode; c != 0 {
@@ -183,6 +199,14 @@ func firstError(resp kmsg.Response) int16 {
 		}
 	case *kmsg.DescribeClusterResponse:
 		return r.ErrorCode
+	case *kmsg.DescribeProducersResponse:
+		for i := range r.Topics {
+			for j := range r.Topics[i].Partitions {
+				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
+					return c
+				}
+			}
+		}
 	case *kmsg.DescribeTopicPartitionsResponse:
 		for i := range r.Topics {
 			if c := r.Topics[i].ErrorCode; c != 0 {

@@ -36,7 +36,9 @@ var shapes = parseShapes(map[int16]string{
 	18: "s3+ s3+",
 	19: "[s i h [i (i)] [s s]] i b1+",
 	20: "(s)0-5 [s u]6+ i",
+	21: "[s [i l]] i",
 	22: "s i l3+ h3+",
+	23: "i3+ [s [i i i]]",
 	32: "[b s (s)] b1+ b3+",
 	35: "[s (i)]",
 	42: "(s)",
@@ -45,6 +47,7 @@ var shapes = parseShapes(map[int16]string{
 	46: "i [s (i)]",
 	47: "s [s [i]]",
 	60: "b b1+ b2+",
+	61: "[s (i)]",
 	75: "[s] i {s i}",
 })
 

@@ -123,9 +123,12 @@ type log struct {
 	mu      sync.Mutex // guards: all below
 	batches []serde.Batch
 	end     int64
-	aborted []partition.Aborted
-	fail    error
-	waiters map[chan<- struct{}]struct{}
+	start   types.Offset // only DeleteRecords knows it
+	// producers is what Producers answers.
+	producers []partition.ProducerState
+	aborted   []partition.Aborted
+	fail      error
+	waiters   map[chan<- struct{}]struct{}
 }
 
 func (l *log) Submit(r partition.AppendRequest, done func(partition.AppendResult)) {
@@ -257,6 +260,27 @@ func (l *log) Lookup(_ context.Context, r partition.LookupRequest) (partition.Lo
 		}
 	}
 	return none, l.fail
+}
+
+func (l *log) DeleteRecords(_ context.Context, to types.Offset) (types.Offset, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.fail != nil:
+		return 0, l.fail
+	case to == partition.HighWatermark:
+		to = types.Offset(l.end)
+	case to < 0 || int64(to) > l.end:
+		return 0, kerr.OffsetOutOfRange
+	}
+	l.start = max(l.start, to)
+	return l.start, nil
+}
+
+func (l *log) Producers(context.Context) ([]partition.ProducerState, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.producers, l.fail
 }
 
 // batch is a batch of one record with n bytes of value.

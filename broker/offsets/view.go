@@ -287,6 +287,15 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// DeleteRecords implements protocol.Partition: an internal topic is not deleted
+// from.
+func (v *View) DeleteRecords(context.Context, types.Offset) (types.Offset, error) {
+	return types.NoOffset, kerr.InvalidTopicException
+}
+
+// Producers implements protocol.Partition: there are none.
+func (v *View) Producers(context.Context) ([]partition.ProducerState, error) { return nil, nil }
+
 // Submit implements protocol.Partition: nobody writes to an internal topic.
 func (v *View) Submit(_ partition.AppendRequest, done func(partition.AppendResult)) {
 	done(partition.AppendResult{Err: kerr.InvalidTopicException, BaseOffset: types.NoOffset, LogStart: types.NoOffset, AppendTime: -1})
