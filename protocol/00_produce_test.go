@@ -11,7 +11,7 @@ import (
 	"github.com/hanzoai/stream/types"
 )
 
-func TestProduceEveryVersion(t *testing.T) {
+func TestC13ProduceEveryVersion(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	s := startServer(t, w, nil)
@@ -117,7 +117,7 @@ func TestProduceTwice(t *testing.T) {
 	}
 }
 
-func TestProduceTellsThePartition(t *testing.T) {
+func TestC11ProduceTellsThePartition(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	got := make(chan partition.AppendRequest, 1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,9 @@ func TestC18FetchInsideABatch(t *testing.T) {
 				t.Fatalf("base %d, want %d", got, want)
 			}
 		}
+		if n := len(w.server.Messages(testLog)); n != 3 {
+			t.Fatalf("%d messages", n)
+		}
 		cold := w.gateway(memory.Faults{})
 		for _, g := range []*gateway{g, cold} {
 			for o := types.Offset(0); o <= 20; o++ {
@@ -42,6 +46,52 @@ func TestC18FetchInsideABatch(t *testing.T) {
 				if _, err := g.p.Read(t.Context(), ReadRequest{Offset: o, MaxBytes: 1000, Whole: true}); !errors.Is(err, kerr.OffsetOutOfRange) {
 					t.Errorf("fetch at %d: %v", o, err)
 				}
+			}
+		}
+	})
+}
+
+// The same where one stored message carries many batches.
+func TestC18FetchInsideAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{})
+		first, once := make(chan struct{}), sync.Once{}
+		g := w.gateway(memory.Faults{Append: func(memory.Op) (f memory.WriteFault) {
+			once.Do(func() { close(first); f.Before = time.Second })
+			return f
+		}})
+		sizes := []int{2, 10, 1, 7, 1, 1, 12, 3}
+		done := make(chan AppendResult, len(sizes))
+		for i, n := range sizes {
+			g.p.Submit(AppendRequest{Records: batch(n)}, func(a AppendResult) { done <- a })
+			if i == 0 {
+				<-first // the others gather behind it
+			}
+		}
+		var bases []int64
+		end := int64(0)
+		for _, n := range sizes {
+			if a := <-done; a.Err != nil || int64(a.BaseOffset) != end {
+				t.Fatalf("%+v, want base %d", a, end)
+			}
+			bases = append(bases, end)
+			end += int64(n)
+		}
+		if n := len(w.server.Messages(testLog)); n != 2 {
+			t.Fatalf("%d messages, want 2", n)
+		}
+		for _, g := range []*gateway{g, w.gateway(memory.Faults{})} {
+			for o := range end {
+				i, exact := slices.BinarySearch(bases, o)
+				if !exact {
+					i--
+				}
+				if got := offsets(g.read(types.Offset(o))); !slices.Equal(got, bases[i:]) {
+					t.Errorf("fetch at %d: batches at %v, want %v", o, got, bases[i:])
+				}
+			}
+			if bs := g.read(types.Offset(end)); len(bs) != 0 {
+				t.Errorf("fetch at the end: %d batches", len(bs))
 			}
 		}
 	})
@@ -68,40 +118,83 @@ func TestC17OffsetIsNoCountOfMessages(t *testing.T) {
 	})
 }
 
+// The verdict on a sequence follows from the log: the same gateway, another one
+// that was there, one that gets no news, and one that starts after everything
+// was killed all say the same.
 func TestC29RetryThroughAnotherGateway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, memory.Config{})
-		a, b := w.gateway(memory.Faults{}), w.gateway(memory.Faults{})
-		for s := int32(0); s <= 12; s += 2 {
-			if r := a.produce(AppendRequest{Records: idempotent(5, 0, s, 2)}); r.Err != nil || r.BaseOffset != types.Offset(s) {
-				t.Fatalf("sequence %d: %+v", s, r)
+	deaf := memory.Faults{News: func(string, pubsub.Message) bool { return true }}
+	// Each is called before the producer writes through a, and gives what is
+	// called to retry.
+	for name, through := range map[string]func(w *world, a *gateway) func() *gateway{
+		"the same": func(_ *world, a *gateway) func() *gateway { return func() *gateway { return a } },
+		"a warm one": func(w *world, _ *gateway) func() *gateway {
+			b := w.gateway(memory.Faults{})
+			b.read(0)
+			return func() *gateway { return b }
+		},
+		"a deaf one": func(w *world, _ *gateway) func() *gateway {
+			b := w.gateway(deaf)
+			b.read(0)
+			return func() *gateway { return b }
+		},
+		"a cold one": func(w *world, _ *gateway) func() *gateway {
+			return func() *gateway { return w.gateway(memory.Faults{}) }
+		},
+		"after a kill": func(w *world, a *gateway) func() *gateway {
+			return func() *gateway { a.kill(); return w.gateway(memory.Faults{}) }
+		},
+		"after a restart": func(w *world, a *gateway) func() *gateway {
+			return func() *gateway {
+				if err := a.host.Drain(w.t.Context()); err != nil { // writes a snapshot
+					w.t.Fatal(err)
+				}
+				a.kill()
+				return w.gateway(memory.Faults{})
 			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, memory.Config{})
+				a := w.gateway(memory.Faults{})
+				other := through(w, a)
+				for s := int32(0); s <= 12; s += 2 {
+					if r := a.produce(AppendRequest{Records: idempotent(5, 0, s, 2)}); r.Err != nil || r.BaseOffset != types.Offset(s) {
+						t.Fatalf("sequence %d: %+v", s, r)
+					}
+				}
+				retries(t, w, other())
+			})
+		})
+	}
+}
+
+// retries repeats, wrongly and rightly, behind seven batches of two records.
+func retries(t *testing.T, w *world, b *gateway) {
+	for _, x := range []struct {
+		epoch int16
+		seq   int32
+		n     int
+		err   error
+		base  types.Offset
+	}{
+		{0, 12, 2, nil, 12},
+		{0, 4, 2, nil, 4},
+		{0, 2, 2, kerr.OutOfOrderSequenceNumber, -1},
+		{0, 12, 1, kerr.OutOfOrderSequenceNumber, -1},
+		{0, 18, 2, kerr.OutOfOrderSequenceNumber, -1},
+		{1, 5, 2, kerr.OutOfOrderSequenceNumber, -1},
+		{1, 0, 2, nil, 14},
+		{0, 14, 2, kerr.InvalidProducerEpoch, -1},
+	} {
+		r := b.produce(AppendRequest{Records: idempotent(5, x.epoch, x.seq, x.n)})
+		if !errors.Is(r.Err, x.err) || r.BaseOffset != x.base {
+			t.Errorf("epoch %d sequence %d ×%d: %v base %d, want %v base %d", x.epoch, x.seq, x.n, r.Err, r.BaseOffset, x.err, x.base)
 		}
-		for _, x := range []struct {
-			epoch int16
-			seq   int32
-			n     int
-			err   error
-			base  types.Offset
-		}{
-			{0, 12, 2, nil, 12},
-			{0, 4, 2, nil, 4},
-			{0, 2, 2, kerr.OutOfOrderSequenceNumber, -1},
-			{0, 12, 1, kerr.OutOfOrderSequenceNumber, -1},
-			{0, 18, 2, kerr.OutOfOrderSequenceNumber, -1},
-			{1, 5, 2, kerr.OutOfOrderSequenceNumber, -1},
-			{1, 0, 2, nil, 14},
-			{0, 14, 2, kerr.InvalidProducerEpoch, -1},
-		} {
-			r := b.produce(AppendRequest{Records: idempotent(5, x.epoch, x.seq, x.n)})
-			if !errors.Is(r.Err, x.err) || r.BaseOffset != x.base {
-				t.Errorf("epoch %d sequence %d ×%d: %v base %d, want %v base %d", x.epoch, x.seq, x.n, r.Err, r.BaseOffset, x.err, x.base)
-			}
-		}
-		if n := len(w.server.Messages(testLog)); n != 8 {
-			t.Errorf("%d messages stored, want 8", n)
-		}
-	})
+	}
+	if n := len(w.server.Messages(testLog)); n != 8 {
+		t.Errorf("%d messages stored, want 8", n)
+	}
 }
 
 func TestC17PlainMessageIsOneRecord(t *testing.T) {

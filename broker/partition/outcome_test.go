@@ -323,6 +323,82 @@ func TestC36EndFromMemory(t *testing.T) {
 	})
 }
 
+// A gateway that dies, or freezes for 30 s, with appends on their way leaves no
+// hole, and no end that others showed falls, nor does its own when it wakes up.
+func TestC36WriterDies(t *testing.T) {
+	for _, freeze := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, memory.Config{})
+			a := w.gateway(memory.Faults{Append: func(memory.Op) memory.WriteFault {
+				return memory.WriteFault{Before: 300 * time.Millisecond, After: 300 * time.Millisecond}
+			}})
+			b := w.gateway(memory.Faults{})
+			var acked types.Offset
+			var mu sync.Mutex // guards: acked
+			for range 40 {
+				a.p.Submit(AppendRequest{Records: batch(2)}, func(r AppendResult) {
+					mu.Lock()
+					defer mu.Unlock()
+					if r.Err == nil {
+						acked = max(acked, r.BaseOffset+2)
+					}
+				})
+				time.Sleep(50 * time.Millisecond)
+			}
+			time.AfterFunc(450*time.Millisecond, func() {
+				if freeze {
+					a.client.Freeze()
+				} else {
+					a.client.Disconnect()
+				}
+			})
+			last := types.Offset(0)
+			look := func(g *gateway) {
+				t.Helper()
+				mu.Lock()
+				known := acked
+				mu.Unlock()
+				r, err := g.p.Lookup(t.Context(), LookupRequest{Timestamp: Latest})
+				if err != nil || r.Offset < last || r.Offset < known {
+					t.Fatalf("latest %+v after %d, acknowledged up to %d: %v", r, last, known, err)
+				}
+				last = r.Offset
+				next := int64(0)
+				for next < int64(last) {
+					for _, b := range g.read(types.Offset(next)) {
+						if b.BaseOffset() != next {
+							t.Fatalf("a batch at %d, want %d", b.BaseOffset(), next)
+						}
+						next = b.LastOffset() + 1
+					}
+				}
+			}
+			for range 40 {
+				look(b)
+				time.Sleep(37 * time.Millisecond)
+			}
+			// It goes on elsewhere, from the end that was shown.
+			if got := b.mustProduce(batch(2)); got != last {
+				t.Errorf("base %d, want %d", got, last)
+			}
+			time.Sleep(30 * time.Second)
+			look(b)
+			if freeze {
+				a.client.Thaw()
+				synctest.Wait()
+				look(a)
+			} else {
+				a.kill()
+			}
+			look(b)
+			look(w.gateway(memory.Faults{}))
+			if last < 6 {
+				t.Errorf("end %d: nothing was stored before", last)
+			}
+		})
+	}
+}
+
 // The store is full for a while: 56 while it lasts, reads work, nothing is lost.
 func TestStoreIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
