@@ -241,6 +241,41 @@ func TestC27WaitingMembersAreAlive(t *testing.T) {
 	wantErr(t, "who was left out", r.heartbeat(ms[2]), kerr.UnknownMemberID)
 }
 
+// Thirty members that join a running group within ten seconds are one
+// generation; a restarted follower that brings the same is none at all.
+func TestC27ManyJoinOnce(t *testing.T) {
+	r := newRig(t, newTestConfig())
+	old := r.stable(2)
+	gen := r.s.generation
+	var tks []ticket
+	for range 30 {
+		tks = append(tks, r.start(joinRequest("g", "")))
+		r.pass(10 * time.Second / 30)
+		for _, m := range old {
+			wantErr(t, "heartbeat", r.heartbeat(m), kerr.RebalanceInProgress)
+		}
+	}
+	r.wantState(PreparingRebalance)
+	if r.s.generation != gen || len(r.joins) != 3 { // those of stable
+		t.Fatalf("generation %d, %d answers while two have not come back", r.s.generation, len(r.joins))
+	}
+	for _, m := range old {
+		tks = append(tks, r.start(joinRequest("g", m.Member)))
+	}
+	for _, tk := range tks {
+		if got := r.joined(tk); got.Generation != gen+1 {
+			t.Fatalf("generation %d, want %d", got.Generation, gen+1)
+		}
+	}
+	if n := len(r.s.members); n != 32 {
+		t.Errorf("%d members", n)
+	}
+	wantErr(t, "heartbeat before sync", r.heartbeat(r.member(old[1].Member)), nil)
+	if got := r.join(joinRequest("g", old[1].Member)); got.Generation != gen+1 {
+		t.Errorf("a follower joined again into generation %d", got.Generation)
+	}
+}
+
 // A member that never got its first answer does not stay for ever.
 func TestNewMemberTimeout(t *testing.T) {
 	r := newRig(t, newTestConfig())

@@ -172,6 +172,31 @@ func TestC26LeaveTable(t *testing.T) {
 	})
 }
 
+// Anybody may ask what is committed, in any state. TxnOffsetCommit's rows belong
+// to transactions.
+func TestC26FetchTable(t *testing.T) {
+	for _, sit := range situations {
+		t.Run(sit.name, func(t *testing.T) {
+			r, _, _ := sit.make(t)
+			id := types.NewTopicID()
+			answer := r.s.fetch(FetchRequest{Group: "g", Partitions: []FetchPartition{{TopicPartition: types.TopicPartition{Topic: "bar"}, TopicID: id}}})
+			r.settle()
+			got := answer()
+			if got.Err != nil || len(got.Offsets) != 1 {
+				t.Fatalf("%+v", got)
+			}
+			if o := got.Offsets[0]; o.Err != nil || o.Offset != -1 || o.LeaderEpoch != -1 || o.Metadata != "" || o.TopicID != id {
+				t.Errorf("%+v", o)
+			}
+			answer = r.s.fetch(FetchRequest{Group: "g", All: true}) // nothing is stored in this rig
+			r.settle()
+			if got := answer(); got.Err != nil || len(got.Offsets) != 0 {
+				t.Errorf("all: %+v", got)
+			}
+		})
+	}
+}
+
 func TestC26DeleteTable(t *testing.T) {
 	want := map[string]error{"unknown": none69, "offsets only": nil, "emptied": nil,
 		"preparing": kerr.NonEmptyGroup, "completing": kerr.NonEmptyGroup, "stable": kerr.NonEmptyGroup}

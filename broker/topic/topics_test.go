@@ -91,6 +91,31 @@ func TestC09CreateDefaultsAndMistakes(t *testing.T) {
 	}
 }
 
+// A store of one server holds one copy: more is refused, unless the operator has
+// said that it may be fewer.
+func TestC09ReplicationOnOneServer(t *testing.T) {
+	t.Parallel()
+	for _, clamp := range []bool{false, true} {
+		c := newCluster(memory.Config{MaxReplicas: 1})
+		g := c.gateway(t, "a", memory.Faults{}, func(c *Config, _ *Deps) { c.ClampReplication = clamp })
+		for _, n := range []int16{3, 99} {
+			s := spec(fmt.Sprintf("t%d", n))
+			s.Replicas = n
+			top, err := g.Create(t.Context(), s)
+			if !clamp {
+				wantCode(t, "3 of 1", err, kerr.InvalidReplicationFactor)
+				continue
+			}
+			if err != nil || top.Replicas != 1 {
+				t.Errorf("clamped: %+v, %v", top, err)
+			}
+		}
+		if made := len(c.srv.Logs()); (made > 0) != clamp || !clamp && len(c.srv.Keys("kafka-topics")) != 0 {
+			t.Errorf("clamp %v: left %v, %v", clamp, c.srv.Logs(), c.srv.Keys("kafka-topics"))
+		}
+	}
+}
+
 func TestC09ClampReplication(t *testing.T) {
 	t.Parallel()
 	g, _ := simple(t, func(c *Config, _ *Deps) { c.ClampReplication = true })
