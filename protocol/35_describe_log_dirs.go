@@ -32,12 +32,15 @@ func (h *handler) describeLogDirs(ctx context.Context, r *request) (kmsg.Respons
 	resp := req.ResponseKind().(*kmsg.DescribeLogDirsResponse)
 	dir := kmsg.NewDescribeLogDirsResponseDir()
 	space, err := h.backend.Space(ctx)
-	dir.Dir, dir.TotalBytes, dir.UsableBytes = space.Dir, space.Total, space.Usable
+	dir.Dir = space.Dir
 	if err == nil {
 		dir.Topics, err = h.logDirTopics(ctx, req)
 	}
 	if err != nil {
-		dir.ErrorCode, dir.Topics = h.backend.Code(err, false), nil
+		// Beside an error the sizes are unknown, as in Kafka.
+		dir.ErrorCode, dir.Topics, dir.TotalBytes, dir.UsableBytes = h.backend.Code(err, false), nil, -1, -1
+	} else {
+		dir.TotalBytes, dir.UsableBytes = space.Total, space.Usable
 	}
 	resp.Dirs = append(resp.Dirs, dir)
 	return resp, nil
