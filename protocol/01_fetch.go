@@ -228,6 +228,7 @@ func (h *handler) read(ctx context.Context, req *kmsg.FetchRequest, s *slot, res
 	if err != nil {
 		return err
 	}
+	resp.lent = append(resp.lent, res.Release...)
 	if req.Version < 10 && holdsZstd(res.Batches) {
 		return kerr.UnsupportedCompressionType
 	}

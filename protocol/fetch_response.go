@@ -15,6 +15,7 @@ type fetchResponse struct {
 	kmsg.FetchResponse // RecordBatches are empty
 	// records are the batches of each partition, in the order of the response.
 	records [][][]byte
+	lent    []func() // give memory of records back
 	h       *handler
 	held    int64 // of h.answers
 	beyond  bool  // has a token of h.answers
@@ -52,7 +53,8 @@ func (f *fetchResponse) settle(n int) {
 	f.held = int64(n)
 }
 
-// release gives it back once the answer was written, or never will be.
+// release gives it back, and the memory of the records, once the answer was
+// written, or never will be.
 func (f *fetchResponse) release() {
 	f.h.answers.add(-f.held)
 	f.held = 0
@@ -60,7 +62,10 @@ func (f *fetchResponse) release() {
 		f.beyond = false
 		<-f.h.answers.beyond
 	}
-	f.records = nil
+	for _, back := range f.lent {
+		back()
+	}
+	f.records, f.lent = nil, nil
 }
 
 // encode appends the body to b, whose frame began at start, and returns the

@@ -35,6 +35,9 @@ type Message struct {
 	Header Header    // without the Nats-* headers that only steered the publish
 	Data   []byte    // nil in News and in Headers
 	Size   int       // bytes of Data, also where Data itself was not sent
+	// Release, unless nil, gives the memory of Data back. Its receiver may call
+	// it, once, when nobody will look at Data any more, or leave it.
+	Release func()
 }
 
 // Bounds of a log as its leader knows them. Empty: First = Last+1.

@@ -281,6 +281,8 @@ func (p *Partition) collect(ctx context.Context, ms []pubsub.Message, base types
 		if d.plain {
 			data = plainBatch(base, m)
 			d.last = base
+		} else if m.Release != nil {
+			c.res.Release = append(c.res.Release, m.Release)
 		}
 		if !c.message(m.Seq, data) {
 			break

@@ -78,7 +78,10 @@ type ReadRequest struct {
 type ReadResult struct {
 	// Batches are stored bytes, several batches may lie in one slice; they are
 	// shared and must not be written to.
-	Batches                             [][]byte
+	Batches [][]byte
+	// Release gives memory of Batches back: call each, or none, once when the
+	// batches were sent and nobody will look at them any more.
+	Release                             []func()
 	Bytes                               int // sum of their lengths
 	HighWatermark, LastStable, LogStart types.Offset
 	// Aborted lists, for Committed, the aborted transactions that overlap the

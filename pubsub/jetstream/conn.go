@@ -18,6 +18,8 @@ type conn struct {
 	// batched reports whether the server now connected answers batched Direct
 	// Gets (2.11); it may change with a reconnect.
 	batched atomic.Bool
+	// bypass takes messages past nats.go; nil on connections that do not read.
+	bypass *bypass
 	// budget bounds the bytes asked for and not yet received.
 	budget *budget
 
@@ -31,6 +33,7 @@ type conn struct {
 // the channel of the one goroutine that holds the slot. Answers carry a number
 // in their subject, so that a late answer to an earlier request is recognised.
 type slot struct {
+	c      *conn
 	sub    *nats.Subscription
 	prefix string
 	ch     chan *nats.Msg
@@ -51,6 +54,15 @@ func newConn(readBudget int) *conn {
 	return &conn{lost: make(chan struct{}), budget: newBudget(readBudget)}
 }
 
+// received is the number of bytes of messages that came.
+func (c *conn) received() uint64 {
+	n := c.nc.Stats().InBytes
+	if c.bypass != nil {
+		n += c.bypass.received.Load()
+	}
+	return n
+}
+
 // down is called when the connection is lost or closed: whoever waits for an
 // answer will not get one.
 func (c *conn) down() {
@@ -68,7 +80,7 @@ func (c *conn) lostCh() <-chan struct{} {
 }
 
 func (c *conn) newSlot(depth int) (*slot, error) {
-	s := &slot{prefix: c.nc.NewInbox() + ".", ch: make(chan *nats.Msg, depth)}
+	s := &slot{c: c, prefix: c.nc.NewInbox() + ".", ch: make(chan *nats.Msg, depth)}
 	sub, err := c.nc.ChanSubscribe(s.prefix+"*", s.ch)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotSent, err)
@@ -76,7 +88,19 @@ func (c *conn) newSlot(depth int) (*slot, error) {
 	s.sub = sub
 	s.timer = time.NewTimer(time.Hour)
 	s.timer.Stop()
+	if c.bypass != nil {
+		c.bypass.add(s.prefix, s.ch)
+	}
 	return s, nil
+}
+
+// drop ends a slot.
+func (s *slot) drop() {
+	s.timer.Stop()
+	if s.c.bypass != nil {
+		s.c.bypass.remove(s.prefix)
+	}
+	_ = s.sub.Unsubscribe() // fails only on a closed connection
 }
 
 // take pops a slot of the pool or makes one, and empties it of late answers.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -70,7 +71,8 @@ func Connect(ctx context.Context, cfg Config) (*Store, error) {
 	st := &Store{
 		cfg: cfg, apiPrefix: cfg.apiPrefix(), newsRoot: cfg.newsRoot(),
 		seed: maphash.MakeSeed(), apiSlots: make(chan struct{}, cfg.MaxAPIInflight),
-		wake: make(chan struct{}, 1),
+		wake:     make(chan struct{}, 1),
+		runAfter: runAfter, runIdle: runIdle,
 		down: make(map[*conn]bool), follows: make(map[*follow]struct{}), serves: make(map[*serve]struct{}),
 	}
 	st.life, st.end = context.WithCancel(context.Background())
@@ -158,13 +160,18 @@ func (st *Store) startError(reason error, detail, hint string, err error) error 
 	return &StartError{Reason: reason, URL: st.info.URL, Detail: detail, Hint: hint, Err: err}
 }
 
+const dialTimeout = 2 * time.Second
+
 // dial opens one connection. nats.Connect does not know contexts, so it runs
 // beside, and what it opens after ctx has ended is closed again.
 func (st *Store) dial(ctx context.Context, role string) (*conn, error) {
 	c := newConn(st.cfg.ReadBudget)
+	if strings.HasPrefix(role, "read") {
+		c.bypass = newBypass()
+	}
 	ready := make(chan struct{}) // closed when c.nc is set: callbacks may come before
 	opts := append([]nats.Option{
-		nats.Timeout(2 * time.Second),
+		nats.Timeout(dialTimeout),
 		nats.PingInterval(5 * time.Second),
 		nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(100*time.Millisecond, 500*time.Millisecond),
@@ -200,8 +207,13 @@ func (st *Store) dial(ctx context.Context, role string) (*conn, error) {
 		}),
 	)
 	urls := st.cfg.URL
-	if st.cfg.InProcess != nil {
-		opts = append(opts, nats.InProcessServer(st.cfg.InProcess))
+	switch in := st.cfg.InProcess; {
+	case in != nil && c.bypass != nil:
+		opts = append(opts, nats.InProcessServer(inProcess{in, c.bypass}))
+	case in != nil:
+		opts = append(opts, nats.InProcessServer(in))
+	case c.bypass != nil:
+		opts = append(opts, nats.SetCustomDialer(&dialer{net.Dialer{Timeout: dialTimeout}, c.bypass}))
 	}
 	type result struct {
 		nc  *nats.Conn

@@ -57,6 +57,19 @@ func TestContractAlone(t *testing.T) {
 	})
 }
 
+// TestContractRuns: every read that goes on where another one ended is by a
+// consumer.
+func TestContractRuns(t *testing.T) {
+	srv := startEmbedded(t, embedded.Config{})
+	t.Run("suite", func(t *testing.T) {
+		contract.Run(t, func(t *testing.T) pubsub.Store {
+			st := connect(t, jetstream.Config{InProcess: srv})
+			st.SetRuns(1, time.Second)
+			return st
+		})
+	})
+}
+
 // TestContractServers runs the suite against real servers of the versions that
 // STREAM_TEST_NATS_VERSIONS lists, e.g. "2.10.29,2.11.x".
 func TestContractServers(t *testing.T) {
@@ -68,6 +81,14 @@ func TestContractServers(t *testing.T) {
 		t.Run(v, func(t *testing.T) {
 			srv := testkit.StartNATS(t, testkit.NATSOptions{Version: v})
 			contract.Run(t, func(t *testing.T) pubsub.Store { return connect(t, jetstream.Config{URL: srv.URL}) })
+		})
+		t.Run(v+"-runs", func(t *testing.T) {
+			srv := testkit.StartNATS(t, testkit.NATSOptions{Version: v})
+			contract.Run(t, func(t *testing.T) pubsub.Store {
+				st := connect(t, jetstream.Config{URL: srv.URL})
+				st.SetRuns(1, time.Second)
+				return st
+			})
 		})
 		t.Run(v+"-cluster", func(t *testing.T) {
 			servers := testkit.StartNATSCluster(t, 3, testkit.NATSOptions{Version: v})

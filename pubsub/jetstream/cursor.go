@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -57,6 +58,7 @@ type cursorConfig struct {
 	start       uint64   // first sequence wanted, from 1
 	filters     []string // subjects; none means all
 	headersOnly bool
+	idle        time.Duration // when the server removes it; 0: consumerIdle
 }
 
 // openCursor creates the consumer. Errors: those of Store.api.
@@ -65,7 +67,7 @@ func (st *Store) openCursor(ctx context.Context, c *conn, cc cursorConfig) (*cur
 	cfg := consumerConfig{
 		Name: cur.name, DeliverPolicy: "by_start_sequence", OptStartSeq: max(1, cc.start),
 		AckPolicy: "none", ReplayPolicy: "instant", HeadersOnly: cc.headersOnly,
-		InactiveThreshold: consumerIdle, Replicas: 1, MemoryStorage: true,
+		InactiveThreshold: cmp.Or(cc.idle, consumerIdle), Replicas: 1, MemoryStorage: true,
 	}
 	if len(cc.filters) == 1 {
 		cfg.FilterSubject = cc.filters[0]
@@ -85,10 +87,13 @@ func (st *Store) openCursor(ctx context.Context, c *conn, cc cursorConfig) (*cur
 		return nil, err
 	}
 	cur.s = s
+	if c.bypass != nil {
+		c.bypass.add(cur.name, s.ch)
+	}
 	if err := st.api(ctx, 3*st.cfg.APITimeout, "CONSUMER.CREATE."+cc.stream+"."+cur.name, req, &resp); err != nil {
 		var e *apiError
 		if errors.As(err, &e) || errors.Is(err, errNotSent) {
-			_ = s.sub.Unsubscribe()
+			cur.forget()
 		} else {
 			cur.close() // it may exist
 		}
@@ -102,12 +107,19 @@ func (st *Store) openCursor(ctx context.Context, c *conn, cc cursorConfig) (*cur
 // close removes the consumer, whatever its state. It does not wait for the
 // server: an idle consumer ends by itself.
 func (cur *cursor) close() {
-	cur.s.timer.Stop()
-	_ = cur.s.sub.Unsubscribe()
+	cur.forget()
 	_ = cur.c.nc.PublishMsg(&nats.Msg{
 		Subject: cur.st.apiPrefix + "CONSUMER.DELETE." + cur.stream + "." + cur.name,
 		Reply:   cur.s.reply(), // the server answers only who can be answered; nobody listens
 	})
+}
+
+// forget ends what there is of the cursor on our side.
+func (cur *cursor) forget() {
+	cur.s.drop()
+	if cur.c.bypass != nil {
+		cur.c.bypass.remove(cur.name)
+	}
 }
 
 // position is what a consumer says about a message, in its reply subject.

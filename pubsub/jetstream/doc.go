@@ -5,8 +5,9 @@
 // opinion on what a conflict means.
 //
 // Start reading at connect.go (what is checked before anything starts), then
-// log.go (append), read.go (batched reads), cursor.go (everything that follows
-// a stream in order), table.go. errors.go holds the one map from NATS's errors
+// log.go (append), read.go (batched reads), run.go (reads that go on), bypass.go
+// (how large answers come in), cursor.go (everything that follows a stream in
+// order), table.go. errors.go holds the one map from NATS's errors
 // to pubsub's. news.go says when streams tell of appends, and what that costs.
 //
 // # Hand-offs of an append

@@ -23,6 +23,7 @@ type log struct {
 	directGet string
 	// newsSet: the stream is known to send news, or none, as this store needs it.
 	newsSet atomic.Bool
+	runs    runs
 	// keyed: the stream of a table. Reads are from all its subjects, which stay
 	// in the headers, and step over what was overwritten.
 	keyed bool

@@ -65,12 +65,20 @@ func direct(m *nats.Msg) (msg pubsub.Message, ok bool) {
 	if err != nil {
 		return msg, false
 	}
-	msg = pubsub.Message{Seq: pubsub.Seq(seq), Time: t, Data: m.Data, Size: len(m.Data)}
+	msg = pubsub.Message{Seq: pubsub.Seq(seq), Time: t, Data: m.Data, Size: len(m.Data), Release: releaseOf(m)}
 	if n, serr := strconv.Atoi(lastOf(m.Header, hdrSize)); serr == nil && len(m.Data) == 0 {
 		msg.Size = n
 	}
 	msg.Header = strip(m.Header)
 	return msg, true
+}
+
+// releaseOf is for messages that nats.go has not seen: their memory is ours.
+func releaseOf(m *nats.Msg) func() {
+	if m.Sub != nil {
+		return nil
+	}
+	return release(m.Data)
 }
 
 // stored turns a leader's answer into a message.

@@ -1,7 +1,6 @@
 package jetstream
 
 import (
-	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -53,11 +52,11 @@ func (m *metrics) measure(byUse map[string][]*conn) error {
 		return nil
 	}
 	for use, conns := range byUse {
-		sum := func(of func(nats.Statistics) uint64) func() float64 {
+		sum := func(of func(*conn) uint64) func() float64 {
 			return func() float64 {
 				n := uint64(0)
 				for _, c := range conns {
-					n += of(c.nc.Stats())
+					n += of(c)
 				}
 				return float64(n)
 			}
@@ -66,10 +65,10 @@ func (m *metrics) measure(byUse map[string][]*conn) error {
 		for _, c := range []prometheus.Collector{
 			prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "stream_nats_received_bytes_total",
 				Help: "Bytes of messages and headers received from NATS.", ConstLabels: labels},
-				sum(func(s nats.Statistics) uint64 { return s.InBytes })),
+				sum((*conn).received)),
 			prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "stream_nats_sent_bytes_total",
 				Help: "Bytes of messages and headers sent to NATS.", ConstLabels: labels},
-				sum(func(s nats.Statistics) uint64 { return s.OutBytes })),
+				sum(func(c *conn) uint64 { return c.nc.Stats().OutBytes })),
 		} {
 			if err := m.reg.Register(c); err != nil {
 				return err

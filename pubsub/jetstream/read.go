@@ -21,7 +21,8 @@ const (
 	maxReadBytes = 4 << 20
 )
 
-// Read implements pubsub.Log, by one batched Direct Get, or from servers before
+// Read implements pubsub.Log: for a reader that goes on where it was by a consumer
+// (run.go), else by one batched Direct Get, or from servers before
 // 2.11 by pipelined single ones. A limit above 1000 messages or 4 MiB is
 // lowered to that. The last message may exceed MaxBytes.
 func (l *log) Read(ctx context.Context, from pubsub.Seq, limit pubsub.Limit) ([]pubsub.Message, error) {
@@ -41,12 +42,20 @@ func (l *log) Read(ctx context.Context, from pubsub.Seq, limit pubsub.Limit) ([]
 	}
 	defer l.read.budget.give(held)
 	var ms []pubsub.Message
+	if r := l.takeRun(ctx, uint64(from)); r != nil {
+		if ms, err = l.readRun(ctx, r, limit); len(ms) > 0 {
+			return ms, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read %s from %d: %w", l.name, from, readError(err))
+		}
+	}
 	if l.read.batched.Load() {
 		ms, err = l.readBatch(ctx, uint64(from), limit)
 	} else {
 		ms, err = l.readSingles(ctx, uint64(from), limit)
 	}
 	if len(ms) > 0 || err == nil {
+		l.runs.noteRead(uint64(from), ms)
 		return ms, nil
 	}
 	if errors.Is(err, errNoResponders) {
@@ -83,8 +92,7 @@ func (l *log) readBatch(ctx context.Context, from uint64, limit pubsub.Limit) (m
 			return
 		}
 		// Late answers could fill the channel of the slot's next user.
-		s.timer.Stop()
-		_ = s.sub.Unsubscribe()
+		s.drop()
 	}()
 	reply := s.reply()
 	req := make([]byte, 0, 96)
@@ -232,8 +240,7 @@ func (l *log) getNext(ctx context.Context, first uint64, n int) (got map[uint64]
 			c.put(&c.wide, s)
 			return
 		}
-		s.timer.Stop()
-		_ = s.sub.Unsubscribe()
+		s.drop()
 	}()
 	base := s.n + 1
 	for i := range n {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,6 +28,10 @@ type Store struct {
 	reads   []*conn
 	control *conn // API calls, tables, news, requests
 	seed    maphash.Seed
+
+	runs     atomic.Int64 // consumers of sequential reads
+	runAfter int          // set by tests before the first read, as runIdle
+	runIdle  time.Duration
 
 	apiSlots chan struct{} // one per API call in flight
 
