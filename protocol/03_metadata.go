@@ -115,6 +115,11 @@ func (h *handler) findOrCreate(ctx context.Context, name string, create bool) (*
 			err = kerr.LeaderNotAvailable
 		}
 	}
+	if refusedWith(err, kerr.InvalidTopicException) {
+		// The name is one, but collides with another topic's: Kafka's controller
+		// keeps that to itself, and the topic stays unknown.
+		err = kerr.UnknownTopicOrPartition
+	}
 	return t, err
 }
 

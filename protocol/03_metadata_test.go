@@ -149,6 +149,22 @@ func TestMetadataCreateRace(t *testing.T) {
 	}
 }
 
+// TestMetadataCreateCollides: as in Kafka, a topic that cannot be made because of
+// another's name stays unknown.
+func TestMetadataCreateCollides(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.autoCreate = true
+	w.create = func(context.Context, topic.Spec) (*topic.Topic, error) {
+		return nil, refuse(kerr.InvalidTopicException, "it collides")
+	}
+	p := startServer(t, w, nil).dial(t)
+	req := &kmsg.MetadataRequest{Topics: []kmsg.MetadataRequestTopic{{Topic: ptr("a.b")}}, AllowAutoTopicCreation: true}
+	if r := ask[*kmsg.MetadataResponse](p, 9, req); r.Topics[0].ErrorCode != kerr.UnknownTopicOrPartition.Code {
+		t.Errorf("%+v", r.Topics[0])
+	}
+}
+
 // TestC41MetadataStoreFails: never an empty list that would mean "no topics".
 func TestC41MetadataStoreFails(t *testing.T) {
 	t.Parallel()

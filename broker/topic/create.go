@@ -31,6 +31,13 @@ func (ts *Topics) Create(ctx context.Context, s Spec) (*Topic, error) {
 	if Internal(s.Name) {
 		return nil, refuse(kerr.InvalidTopicException, "Topic %s is reserved.", s.Name)
 	}
+	// Kafka refuses these once it has made the internal topic, and until then
+	// would never be able to make it.
+	for _, own := range internal {
+		if collides(own, s.Name) {
+			return nil, collision(s.Name, own)
+		}
+	}
 	key := pubsub.Token(s.Name)
 	// Memory may still hold what another gateway has deleted: the store is asked
 	// before anything is held against the new topic.

@@ -2,6 +2,7 @@ package topic
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,9 +47,9 @@ func CheckName(name string) error {
 // state lives in tables: none of these topics has streams or can be created, and
 // a produce to one is INVALID_TOPIC_EXCEPTION. __consumer_offsets is a view of
 // its table (package offsets), the others do not exist.
-func Internal(name string) bool {
-	return name == "__consumer_offsets" || name == "__transaction_state" || name == "__share_group_state"
-}
+func Internal(name string) bool { return slices.Contains(internal, name) }
+
+var internal = []string{"__consumer_offsets", "__transaction_state", "__share_group_state"}
 
 // unify maps names that Kafka holds to collide (its metrics once wrote "." as
 // "_") to one.

@@ -66,6 +66,10 @@ func TestC09CreateDefaultsAndMistakes(t *testing.T) {
 		{"uneven assignment", Spec{Partitions: -1, Replicas: -1, Assignments: map[int32][]int32{0: {1}, 1: {1, 2}}}, kerr.InvalidReplicaAssignment},
 		{"existing", Spec{Name: "exists", Configs: map[string]*string{"x": nil}}, kerr.TopicAlreadyExists},
 		{"colliding", Spec{Name: "cs_a", Partitions: -1, Replicas: -1}, kerr.InvalidTopicException},
+		{"colliding with the offsets", Spec{Name: "__consumer.offsets", Partitions: -1, Replicas: -1}, kerr.InvalidTopicException},
+		{"colliding with transactions", Spec{Name: "._transaction_state", Partitions: -1, Replicas: -1}, kerr.InvalidTopicException},
+		{"colliding with share groups", Spec{Name: "__share.group.state", Partitions: -1, Replicas: -1}, kerr.InvalidTopicException},
+		{"near the offsets", Spec{Name: "__consumer-offsets", Partitions: -1, Replicas: -1}, nil},
 		{"not colliding", Spec{Name: "cs-a", Partitions: -1, Replicas: -1}, nil},
 	} {
 		if c.s.Name == "" {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -124,11 +125,36 @@ func refusals(t *testing.T, b *broker.Broker) {
 	if err := cl.ProduceSync(ctx, &kgo.Record{Topic: offsetsTopic, Value: []byte("x")}).FirstErr(); err != kerr.InvalidTopicException {
 		t.Errorf("produce: %v", err)
 	}
+	collisions(t, cl)
 	if b.Kind == broker.Kafka {
 		return // it would be deleted
 	}
 	if _, err := adm.DeleteTopic(ctx, offsetsTopic); err != kerr.InvalidTopicException {
 		t.Errorf("delete: %v", err)
+	}
+}
+
+// collisions: a name that differs from the internal topic's only in "." and "_"
+// cannot be created, by no way.
+func collisions(t *testing.T, cl *kgo.Client) {
+	for _, name := range []string{"__consumer.offsets", "_.consumer_offsets", "..consumer.offsets"} {
+		r, err := kadm.NewClient(cl).CreateTopic(t.Context(), 1, 1, nil, name)
+		if !errors.Is(err, kerr.InvalidTopicException) || !strings.Contains(r.ErrMessage, "collides with existing topic: "+offsetsTopic) {
+			t.Errorf("create %s: %v, %q", name, err, r.ErrMessage)
+		}
+		ask := kmsg.NewPtrMetadataRequest()
+		ask.AllowAutoTopicCreation = true
+		ask.Topics = []kmsg.MetadataRequestTopic{{Topic: &name}}
+		for range 3 {
+			got, err := ask.RequestWith(t.Context(), cl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("metadata of %s: %d", name, got.Topics[0].ErrorCode)
+			if c := got.Topics[0].ErrorCode; c != kerr.UnknownTopicOrPartition.Code {
+				t.Errorf("metadata of %s: %d", name, c)
+			}
+		}
 	}
 }
 
