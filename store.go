@@ -96,10 +96,11 @@ func connect(ctx context.Context, l *loaded, srv *embedded.Server, logger *slog.
 	if srv != nil {
 		c.InProcess, c.HasRoom, c.Disk, c.Alone = srv, srv.HasRoom, srv.Disk, srv.Alone()
 	} else {
-		var err error
-		if c.URL, c.Options, err = login(l); err != nil {
+		in, err := login(l)
+		if err != nil {
 			return nil, &exitError{code: exitUsage, err: err}
 		}
+		c.URL, c.Options, c.Domain = in.URL, in.Options, in.Domain
 	}
 	store, err := jetstream.Connect(ctx, c)
 	if err == nil {
@@ -117,34 +118,34 @@ func connect(ctx context.Context, l *loaded, srv *embedded.Server, logger *slog.
 }
 
 // login makes URL and options of the connection to an external server.
-func login(l *loaded) (string, []nats.Option, error) {
+func login(l *loaded) (jetstream.Access, error) {
 	in := jetstream.Login{
 		Creds: l.PubsubCreds, NKey: l.NATSNKey, TLSCA: l.NATSTLSCA, TLSCert: l.NATSTLSCert, TLSKey: l.NATSTLSKey, Context: l.NATSContext,
 	}
 	if l.NATSPasswordFile == "" {
 		in.User, in.Password = l.NATSUser, l.NATSPassword.Reveal()
 	}
-	opts, url, err := jetstream.LoginOptions(in)
+	a, err := jetstream.LoginOptions(in)
 	if err != nil {
-		return "", nil, err
+		return jetstream.Access{}, err
 	}
 	if l.NATSPasswordFile != "" {
 		if _, err := readSecret(l.NATSPasswordFile); err != nil {
-			return "", nil, err
+			return jetstream.Access{}, err
 		}
 		// Read at every connect: a changed password needs no restart.
-		opts = append(opts, nats.UserInfoHandler(func() (string, string) {
+		a.Options = append(a.Options, nats.UserInfoHandler(func() (string, string) {
 			password, _ := readSecret(l.NATSPasswordFile) // the server refuses an empty one
 			return l.NATSUser, password
 		}))
 	}
 	if l.PubsubURL != "" {
-		url = l.PubsubURL
+		a.URL = l.PubsubURL
 	}
-	if url == "" {
-		return "", nil, fmt.Errorf("nats-context %s names no URL: set pubsub-url", l.NATSContext)
+	if a.URL == "" {
+		return jetstream.Access{}, fmt.Errorf("nats-context %s names no URL: set pubsub-url", l.NATSContext)
 	}
-	return url, opts, nil
+	return a, nil
 }
 
 // readSecret reads a file that holds one secret and perhaps a line end.

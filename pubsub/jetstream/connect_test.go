@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/pubsub/embedded"
 	"github.com/hanzoai/stream/pubsub/jetstream"
+	"github.com/hanzoai/stream/test/testkit"
 )
 
 // wantStart checks the reason, that there is a hint, and that no secret shows.
@@ -97,15 +100,15 @@ func TestConnectNoJetStream(t *testing.T) {
 func TestConnectLogin(t *testing.T) {
 	s := plainServer(t, server.Options{Username: "me", Password: "secret", JetStream: true, StoreDir: t.TempDir()})
 	wantStart(t, jetstream.Config{URL: s.ClientURL()}, jetstream.ErrLogin)
-	opts, _, err := jetstream.LoginOptions(jetstream.Login{User: "me", Password: "wrong secret"})
+	login, err := jetstream.LoginOptions(jetstream.Login{User: "me", Password: "wrong secret"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantStart(t, jetstream.Config{URL: s.ClientURL(), Options: opts}, jetstream.ErrLogin)
-	if opts, _, err = jetstream.LoginOptions(jetstream.Login{User: "me", Password: "secret"}); err != nil {
+	wantStart(t, jetstream.Config{URL: s.ClientURL(), Options: login.Options}, jetstream.ErrLogin)
+	if login, err = jetstream.LoginOptions(jetstream.Login{User: "me", Password: "secret"}); err != nil {
 		t.Fatal(err)
 	}
-	st := connect(t, jetstream.Config{URL: s.ClientURL(), Options: opts})
+	st := connect(t, jetstream.Config{URL: s.ClientURL(), Options: login.Options})
 	if err := st.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -266,5 +269,73 @@ func TestKVClient(t *testing.T) {
 	}
 	if v, err := tb.Get(t.Context(), "g.foo.0"); !errors.Is(err, pubsub.ErrNotFound) || !v.Deleted || v.Rev <= pubsub.Rev(theirs) {
 		t.Errorf("Get after kv purge: %+v, %v", v, err)
+	}
+}
+
+// TestDomain works through a leaf node that has no JetStream of its own and uses
+// that of a domain: every kind of call passes.
+func TestDomain(t *testing.T) {
+	leafAddr := testkit.FreeAddr(t)
+	_, port, _ := strings.Cut(leafAddr, ":")
+	leafPort, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub := plainServer(t, server.Options{
+		ServerName: "hub", JetStream: true, JetStreamDomain: "hub", StoreDir: t.TempDir(), MaxPayload: 8 << 20,
+		LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: leafPort},
+	})
+	at := &url.URL{Scheme: "nats-leaf", Host: leafAddr}
+	leaf := plainServer(t, server.Options{
+		ServerName: "leaf", MaxPayload: 8 << 20, LeafNode: server.LeafNodeOpts{Remotes: []*server.RemoteLeafOpts{{URLs: []*url.URL{at}}}},
+	})
+	wantStart(t, jetstream.Config{URL: hub.ClientURL(), Domain: "other"}, jetstream.ErrNoJetStream)
+	testkit.Poll(t, 10*time.Second, "the leaf is connected", func() error {
+		if hub.NumLeafNodes() == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	ctx := t.Context()
+	st := connect(t, jetstream.Config{URL: leaf.ClientURL(), Domain: "hub", ReadTimeout: time.Second})
+	if err := st.CreateLog(ctx, pubsub.LogConfig{Name: "d", Subject: "d.0"}); err != nil {
+		t.Fatal(err)
+	}
+	l := st.Log("d", "d.0")
+	for i := range 3 {
+		if seq, err := l.Append(ctx, pubsub.Seq(i), pubsub.Entry{Data: []byte{byte(i)}}); err != nil || seq != pubsub.Seq(i+1) {
+			t.Fatalf("append: %d, %v", seq, err)
+		}
+	}
+	if _, err := l.Append(ctx, 1, pubsub.Entry{Data: []byte("late")}); !errors.Is(err, pubsub.ErrConflict) {
+		t.Errorf("append in the past: %v", err)
+	}
+	if ms, err := l.Read(ctx, 2, pubsub.Limit{}); err != nil || len(ms) != 2 || ms[1].Data[0] != 2 {
+		t.Errorf("read: %+v, %v", ms, err)
+	}
+	if m, err := l.Get(ctx, 1); err != nil || m.Data[0] != 0 {
+		t.Errorf("get: %+v, %v", m, err)
+	}
+	// Behind a leaf node nobody says that nobody listens.
+	if _, err := st.Log("absent", "absent.0").Read(ctx, 1, pubsub.Limit{}); !errors.Is(err, pubsub.ErrNotFound) {
+		t.Errorf("read a log that is not there: %v", err)
+	}
+	tb, err := st.Table(ctx, pubsub.TableConfig{Name: "kafka-d"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev, err := tb.Set(ctx, pubsub.Write{Key: "a.b", Data: []byte("1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := tb.Get(ctx, "a.b"); err != nil || string(v.Data) != "1" || v.Rev != rev {
+		t.Errorf("get a.b: %+v, %v", v, err)
+	}
+	if _, err := tb.Set(ctx, pubsub.Write{Key: "a.b", Data: []byte("2")}); !errors.Is(err, pubsub.ErrConflict) {
+		t.Errorf("set from nothing: %v", err)
+	}
+	var keys []string
+	if err := tb.Scan(ctx, pubsub.WatchOptions{}, 0, func(v pubsub.Value) error { keys = append(keys, v.Key); return nil }); err != nil || len(keys) != 1 {
+		t.Errorf("scan: %q, %v", keys, err)
 	}
 }

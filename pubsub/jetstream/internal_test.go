@@ -175,21 +175,23 @@ func TestLoginOptions(t *testing.T) {
 	path := write("other.json", `{"url":"nats://b:4222","token":"tok"}`)
 	write("nats/context/bad.json", `{"password":"secret" oops`)
 	write("nats/context/nsc.json", `{"nsc":"nsc://x"}`)
+	write("nats/context/hub.json", `{"url":"nats://a:4222","jetstream_domain":"hub"}`)
+	write("nats/context/many.json", `{"url":"nats://a:4222","jetstream_domain":"hub.>"}`)
 	creds := write("u.creds", "x")
 
 	apply := func(l Login) (nats.Options, string) {
 		t.Helper()
-		opts, url, err := LoginOptions(l)
+		a, err := LoginOptions(l)
 		if err != nil {
 			t.Fatalf("%+v: %v", l, err)
 		}
 		o := nats.GetDefaultOptions()
-		for _, f := range opts {
+		for _, f := range a.Options {
 			if err := f(&o); err != nil {
 				t.Fatal(err)
 			}
 		}
-		return o, url
+		return o, a.URL
 	}
 	if o, url := apply(Login{Context: "prod"}); url != "nats://a:4222" || o.User != "u" || o.Password != "pw" || o.InboxPrefix != "_IN" {
 		t.Errorf("context by name: %s %+v", url, o)
@@ -203,14 +205,17 @@ func TestLoginOptions(t *testing.T) {
 	if o, url := apply(Login{Creds: creds}); url != "" || o.UserJWT == nil {
 		t.Errorf("credentials: %s %+v", url, o)
 	}
+	if a, err := LoginOptions(Login{Context: "hub"}); err != nil || a.Domain != "hub" {
+		t.Errorf("context with a domain: %+v, %v", a, err)
+	}
 	if o, _ := apply(Login{}); o.User != "" || o.UserJWT != nil || o.Secure {
 		t.Errorf("no login: %+v", o)
 	}
 	for _, l := range []Login{
-		{Context: "absent"}, {Context: "../prod"}, {Context: "bad"}, {Context: "nsc"}, {Creds: filepath.Join(dir, "absent")},
+		{Context: "absent"}, {Context: "../prod"}, {Context: "bad"}, {Context: "nsc"}, {Context: "many"}, {Creds: filepath.Join(dir, "absent")},
 		{NKey: creds}, {TLSCert: creds}, {TLSCA: filepath.Join(dir, "absent")},
 	} {
-		if _, _, err := LoginOptions(l); err == nil || strings.Contains(err.Error(), "secret") {
+		if _, err := LoginOptions(l); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%+v: %v", l, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -48,14 +49,23 @@ type contextFile struct {
 	APIPrefix   string `json:"jetstream_api_prefix"`
 }
 
-// LoginOptions turns a login into connection options. url is the one of the
-// context, "" if there is none. Files are checked here, so that a wrong path is
-// one clear error and not a refused connection.
-func LoginOptions(l Login) (opts []nats.Option, url string, err error) {
+// Access is what a login comes to.
+type Access struct {
+	Options []nats.Option
+	// URL and Domain (of JetStream) are the context's, "" if it names none or
+	// there is no context.
+	URL, Domain string
+}
+
+// LoginOptions turns a login into connection options. Files are checked here, so
+// that a wrong path is one clear error and not a refused connection.
+func LoginOptions(l Login) (Access, error) {
 	var c contextFile
+	var opts []nats.Option
 	if l.Context != "" {
+		var err error
 		if c, err = readContext(l.Context); err != nil {
-			return nil, "", err
+			return Access{}, err
 		}
 	}
 	first := func(a, b string) string {
@@ -135,11 +145,17 @@ func LoginOptions(l Login) (opts []nats.Option, url string, err error) {
 			errs = append(errs, fmt.Errorf("nats context %s: %s is not supported", l.Context, u.key))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, "", err
+	if c.Domain != "" && !domainRE.MatchString(c.Domain) {
+		errs = append(errs, fmt.Errorf("nats context %s: jetstream_domain is no name of a domain", l.Context))
 	}
-	return opts, c.URL, nil
+	if err := errors.Join(errs...); err != nil {
+		return Access{}, err
+	}
+	return Access{opts, c.URL, c.Domain}, nil
 }
+
+// domainRE: a domain becomes one token of subjects.
+var domainRE = regexp.MustCompile(`^[^\s.*>]+$`)
 
 func readContext(name string) (c contextFile, err error) {
 	path := name

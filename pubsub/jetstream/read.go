@@ -58,8 +58,9 @@ func (l *log) Read(ctx context.Context, from pubsub.Seq, limit pubsub.Limit) ([]
 		l.runs.noteRead(uint64(from), ms)
 		return ms, nil
 	}
-	if errors.Is(err, errNoResponders) {
-		// No replica serves the stream: ask JetStream whether it exists.
+	if errors.Is(err, errNoResponders) || errors.Is(err, errNoAnswer) && l.st.cfg.Domain != "" {
+		// No replica serves the stream: ask JetStream whether it exists. Behind
+		// a leaf node nobody says that there are no responders.
 		if _, ierr := l.st.streamInfo(ctx, l.name); hasCode(ierr, codeStreamNotFound) {
 			err = ierr
 		}

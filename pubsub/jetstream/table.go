@@ -22,6 +22,7 @@ type table struct {
 	name   string
 	stream string
 	root   string // $KV.<name>.
+	write  string // what a key is written to is this and the key
 	log    *log   // the stream, for reads
 }
 
@@ -36,6 +37,7 @@ func (st *Store) Table(ctx context.Context, c pubsub.TableConfig) (pubsub.Table,
 		return nil, fmt.Errorf("open table %q: only letters, digits, _ and - are allowed", c.Name)
 	}
 	t := &table{st: st, name: c.Name, stream: "KV_" + c.Name, root: "$KV." + c.Name + "."}
+	t.write = st.tableWrites(t.root)
 	t.log = &log{st: st, name: t.stream, keyed: true, read: st.readConn(t.stream), directGet: st.apiPrefix + "DIRECT.GET." + t.stream}
 	want := streamConfig{
 		Name: t.stream, Subjects: []string{t.root + ">"}, Retention: "limits",
@@ -61,7 +63,7 @@ func (st *Store) Table(ctx context.Context, c pubsub.TableConfig) (pubsub.Table,
 		err = st.api(ctx, 3*st.cfg.APITimeout, "STREAM.CREATE."+t.stream, want, nil)
 		switch {
 		case err == nil:
-			st.await(ctx, st.control, nats.Msg{Subject: t.root + "probe", Header: neverStored()})
+			st.await(ctx, st.control, nats.Msg{Subject: t.write + "probe", Header: neverStored()})
 			return t, nil
 		case hasCode(err, codeNameTaken): // another gateway was faster: look again
 		case errors.Is(err, errNoAnswer) && time.Now().Before(patience):
@@ -76,6 +78,16 @@ func (st *Store) Table(ctx context.Context, c pubsub.TableConfig) (pubsub.Table,
 		}
 		return nil, fmt.Errorf("create table %s: %w: %w", c.Name, pubsub.ErrUnavailable, err)
 	}
+}
+
+// tableWrites is where messages for subjects below root are sent. Between a leaf
+// node and the domain that it uses, subjects of buckets pass only in the form
+// that the server maps (server.generateJSMappingTable).
+func (st *Store) tableWrites(root string) string {
+	if st.cfg.Domain == "" {
+		return root
+	}
+	return st.apiPrefix + root
 }
 
 // Name implements pubsub.Table.
@@ -119,7 +131,7 @@ func (t *table) Set(ctx context.Context, w pubsub.Write) (pubsub.Rev, error) {
 		pairs = append(pairs, hdrKVOperation, "DEL")
 		data = nil
 	}
-	seq, err := t.st.publish(ctx, t.st.control, t.stream, t.root+w.Key, withHeaders(w.Header, pairs...), data)
+	seq, err := t.st.publish(ctx, t.st.control, t.stream, t.write+w.Key, withHeaders(w.Header, pairs...), data)
 	if err != nil {
 		return 0, fmt.Errorf("set %s %s at %d: %w", t.name, w.Key, w.Expect, err)
 	}
