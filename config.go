@@ -22,9 +22,9 @@ import (
 //	oneof    allowed words
 //	group    heading in the docs; holds for the fields below it
 type config struct {
-	PubsubURL        string         `key:"pubsub-url" alias:"nats-url" env:"NATS_URL" show:"url" group:"Store: external NATS" doc:"NATS URLs, comma separated. Empty: an embedded NATS server stores everything under data-dir."`
+	PubsubURL        string         `key:"pubsub-url" alias:"nats-url" env:"NATS_URL" show:"url" group:"Store: external NATS" doc:"NATS URLs, comma separated. Empty: an embedded NATS server stores everything under data-dir. Set max_file_store of an external server below the size of its disk: NATS (2.15.2) answers no write to a stream that has met a full disk until it is restarted."`
 	PubsubCreds      string         `key:"pubsub-creds" alias:"nats-creds" show:"plain" doc:"NATS credentials file (JWT and seed)."`
-	NATSContext      string         `key:"nats-context" show:"plain" doc:"Name of a context of the nats command line tool, or the path of its file: URL and login are taken from it unless given here."`
+	NATSContext      string         `key:"nats-context" show:"plain" doc:"Name of a context of the nats command line tool, or the path of its file: URL and login are taken from it unless given here, and the JetStream domain."`
 	NATSNKey         string         `key:"nats-nkey" show:"plain" doc:"File with the NKey seed to log in with."`
 	NATSUser         string         `key:"nats-user" show:"plain" doc:"User name for NATS."`
 	NATSPassword     logging.Secret `key:"nats-password" noflag:"true" doc:"Password for nats-user. Never on the command line: set the variable, or use nats-password-file."`

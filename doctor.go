@@ -252,6 +252,10 @@ func (d *doctor) jetstream(p *jetstream.Probe) {
 		d.add("jetstream", levelFail, text+": no stream can be made any more", "raise the account's max_streams: each partition is a stream, and there are some buckets")
 	case p.MaxStreams > 0 && p.Streams > p.MaxStreams/10*9:
 		d.add("jetstream", levelWarn, text+": few streams are left", "raise the account's max_streams: each partition is a stream")
+	case most < 0 && d.l.external() && d.l.Storage == "file":
+		// The server's own limit is not shown to its accounts.
+		d.ok("jetstream", "%s; so the server's max_file_store must be below the size of its disk, which cannot be seen from here: "+
+			"NATS answers no write to a stream that has met a full disk until it is restarted", text)
 	default:
 		d.ok("jetstream", "%s", text)
 	}

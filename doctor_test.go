@@ -83,6 +83,7 @@ func TestDoctorWithServer(t *testing.T) {
 	expect(t, by, "lock", levelFail, "cannot be asked")
 
 	by = examine(t, 0, "--pubsub-url", url, "--port", port, "--bind", "127.0.0.1")
+	expect(t, by, "jetstream", levelOK, "max_file_store must be below the size of its disk")
 	expect(t, by, "nats version", levelOK, "2.")
 	expect(t, by, "jetstream", levelOK, "API level")
 	expect(t, by, "clock", levelOK, "ahead of the store's")
