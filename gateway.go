@@ -204,7 +204,7 @@ func (k *kafka) Facts() facts {
 		return f
 	}
 	for _, t := range ts {
-		if !topic.Internal(t.Name) && strings.Contains(t.Configs["cleanup.policy"], "compact") {
+		if !topic.Internal(t.Name) && k.broker.KeptWhole(t) {
 			f.Compacted = append(f.Compacted, t.Name)
 		}
 	}

@@ -66,6 +66,8 @@ type Broker struct {
 	renewal sync.WaitGroup
 	failed  chan error
 
+	// configuring is held while a partition gets its configuration.
+	configuring sync.Mutex
 	// mu guards ready and draining.
 	mu       sync.Mutex
 	ready    bool
@@ -118,7 +120,7 @@ func (b *Broker) Start(ctx context.Context) error {
 		Store: b.store, Records: tables["partitions"], Gateway: b.cluster.Self().Incarnation,
 		CacheBytes: b.cfg.CacheBytes, QueueBytes: b.cfg.QueueBytes, Ahead: b.cluster.Ahead, Subjects: b.cfg.Prefix + ".>", Logger: b.component("partition"), Registerer: b.reg})
 	b.topics = topic.New(b.cfg.Topic, topic.Deps{
-		Table: tables["topics"], Store: b.store, Partitions: partitions{b.host},
+		Table: tables["topics"], Settings: tables["meta"], Store: b.store, Partitions: partitions{b.host},
 		Cluster: b.meta.ClusterID, Incarnation: func() string { return b.cluster.Self().Incarnation },
 		MayAdopt: b.cluster.Ended, Fresh: b.cluster.Fresh,
 		Broker: func(id int32) bool { return id == SharedNode }, Logger: b.component("topic")})

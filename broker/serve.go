@@ -116,12 +116,74 @@ func (b *Broker) AutoCreate() bool { return b.cfg.Topic.AutoCreate }
 // TopicConfigs lists all configs of a topic, by name.
 func (b *Broker) TopicConfigs(t *topic.Topic) []topic.ConfigValue { return b.topics.TopicConfigs(t) }
 
+// ClusterConfigs lists what was set for all brokers while they ran, by name.
+func (b *Broker) ClusterConfigs() []topic.ConfigValue { return b.topics.ClusterConfigs() }
+
+// AlterTopic changes the configs of this very incarnation. The internal topic is
+// INVALID_REQUEST: nothing would obey them.
+func (b *Broker) AlterTopic(ctx context.Context, t *topic.Topic, a topic.Alteration) error {
+	if b.offsets.Is(t.ID) {
+		return internal(t)
+	}
+	return b.topics.Alter(ctx, t, a)
+}
+
+// AlterBroker changes the configs of one broker, or with "" of all.
+func (b *Broker) AlterBroker(ctx context.Context, id string, a topic.Alteration) error {
+	return b.topics.AlterBroker(ctx, id, a)
+}
+
+// GrowTopic gives this very incarnation more partitions. The internal topic is
+// INVALID_REQUEST.
+func (b *Broker) GrowTopic(ctx context.Context, t *topic.Topic, g topic.Growth) error {
+	if b.offsets.Is(t.ID) {
+		return internal(t)
+	}
+	return b.topics.Grow(ctx, t, g)
+}
+
+func internal(t *topic.Topic) error {
+	k := *kerr.InvalidRequest
+	k.Description = "Topic " + t.Name + " is a view of the groups' table and cannot be changed."
+	return &k
+}
+
+// RefreshConfigs takes in what the store has now of some topics' configs and of
+// the brokers'. It is bounded, and what cannot be asked stays as it is known.
+func (b *Broker) RefreshConfigs(ctx context.Context, topics []string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := b.topics.Refresh(ctx, topics); err != nil {
+		b.logger.Debug("configs are answered from memory", logging.Error, err)
+	}
+}
+
+// NewestTopic is the topic as the store has it now, perhaps with more
+// partitions.
+func (b *Broker) NewestTopic(ctx context.Context, t *topic.Topic) (*topic.Topic, error) {
+	if b.offsets.Is(t.ID) {
+		return t, nil
+	}
+	return b.topics.Newest(ctx, t)
+}
+
+// KeptWhole reports a topic that asks for compaction, which is not carried out.
+func (b *Broker) KeptWhole(t *topic.Topic) bool { return b.topics.KeptWhole(t) }
+
 // BrokerConfigs lists the broker's configs under Kafka's names, by name.
 func (b *Broker) BrokerConfigs() []topic.ConfigValue { return b.topics.BrokerConfigs(b.cfg.Shown) }
 
 // Partition opens a partition: UNKNOWN_TOPIC_OR_PARTITION for a number that the
-// topic lacks. Nothing is sent to the store.
-func (b *Broker) Partition(_ context.Context, t *topic.Topic, n int32) (*partition.Partition, error) {
+// topic lacks. Only such a number is asked of the store: another gateway may
+// have made the partition a moment ago.
+func (b *Broker) Partition(ctx context.Context, t *topic.Topic, n int32) (*partition.Partition, error) {
+	if n >= t.Partitions {
+		now, err := b.topics.Newest(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		t = now
+	}
 	if n < 0 || n >= t.Partitions {
 		return nil, kerr.UnknownTopicOrPartition
 	}
@@ -134,7 +196,9 @@ func (b *Broker) open(t *topic.Topic, n int32) *partition.Partition {
 	}
 	s := b.topics.Partition(t, n).LogConfig
 	log := b.store.Log(s.Name, s.Subject)
-	return b.host.Open(partition.OpenSpec{Topic: t.Name, ID: t.ID, Partition: n, Log: log, Config: b.topics.Effective(t)})
+	b.configuring.Lock()
+	defer b.configuring.Unlock()
+	return b.host.Open(partition.OpenSpec{Topic: t.Name, ID: t.ID, Partition: n, Log: log, Config: b.topics.Effective(b.topics.Current(t))})
 }
 
 // CommittedOffsets is the partition of the internal topic if t is that topic,
@@ -162,6 +226,10 @@ func (b *Broker) topicChanged(old, now *topic.Topic) {
 		b.logger.Info("topic is gone", logging.Topic, old.Name, "id", old.ID)
 	}
 	if now != nil {
+		// Under the lock a partition is either opened before, and found here, or
+		// after, with what is in force now.
+		b.configuring.Lock()
+		defer b.configuring.Unlock()
 		c := b.topics.Effective(now)
 		for n := range now.Partitions {
 			if p := b.host.Find(now.ID, n); p != nil {

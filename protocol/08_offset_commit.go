@@ -48,6 +48,13 @@ func (h *handler) offsetCommit(ctx context.Context, r *request) (kmsg.Response, 
 		st.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, len(rt.Partitions))
 		t, err := h.topicOf(ctx, rt.Topic, rt.TopicID, req.Version >= 10)
 		code := h.backend.Code(err, true)
+		if err == nil {
+			highest := int32(-1)
+			for _, rp := range rt.Partitions {
+				highest = max(highest, rp.Partition)
+			}
+			t = h.upTo(ctx, t, highest)
+		}
 		for j, rp := range rt.Partitions {
 			sp := &st.Partitions[j]
 			sp.Partition = rp.Partition

@@ -163,6 +163,7 @@ func (h *handler) namedOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest
 		t, err := h.topicOf(ctx, rt.Topic, rt.TopicID, req.Version >= 10)
 		switch {
 		case err == nil:
+			t = h.upTo(ctx, t, rt.Partitions...)
 		case refusedWith(err, kerr.UnknownTopicID):
 			for j, p := range rt.Partitions {
 				st.Partitions[j] = uncommitted(p, kerr.UnknownTopicID.Code)

@@ -74,7 +74,7 @@ func (h *handler) createTopics(ctx context.Context, r *request) (kmsg.Response, 
 				st.Configs = append(st.Configs, kmsg.CreateTopicsResponseTopicConfig{
 					Name:   v.Name,
 					Value:  &v.Value,
-					Source: int8(topicSource(v)),
+					Source: int8(v.Source),
 				})
 			}
 		}

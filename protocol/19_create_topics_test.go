@@ -31,8 +31,8 @@ func TestC09CreateTopics(t *testing.T) {
 		for _, validate := range []bool{false, true} {
 			var specs []topic.Spec
 			b := &stub{configs: []topic.ConfigValue{
-				{Name: "cleanup.policy", Value: "compact", Default: "delete", Set: true, Type: 7},
-				{Name: "retention.ms", Value: "604800000", Default: "604800000", Type: 5},
+				{Name: "cleanup.policy", Value: "compact", Source: topic.FromTopic, Type: 7},
+				{Name: "retention.ms", Value: "604800000", Source: topic.FromDefault, Type: 5},
 			}}
 			b.create = func(_ context.Context, s topic.Spec) (*topic.Topic, error) {
 				specs = append(specs, s)

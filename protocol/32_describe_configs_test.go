@@ -14,15 +14,21 @@ func configsStub() *stub {
 		nodes:  []Node{{ID: 1}},
 		topics: []*topic.Topic{stubTopic(1, "orders", 1)},
 		configs: []topic.ConfigValue{
-			{Name: "cleanup.policy", Value: "compact", Default: "delete", Set: true, Type: 7, Doc: "What to do."},
-			{Name: "max.message.bytes", Value: "1048588", Default: "1048588", Type: 3},
-			{Name: "retention.ms", Value: "604800000", Default: "604800000", Set: true, Type: 5, Doc: "How long."},
-			{Name: "segment.ms", Value: "604800000", Default: "604800000", Type: 5},
+			{Name: "cleanup.policy", Value: "compact", Source: 1, Type: 7, Doc: "What to do.",
+				Synonyms: []topic.Synonym{{Name: "cleanup.policy", Value: "compact", Source: 1}, {Name: "log.cleanup.policy", Value: "delete", Source: 5}}},
+			{Name: "max.message.bytes", Value: "1048588", Source: 5, Type: 3, Synonyms: []topic.Synonym{{Name: "message.max.bytes", Value: "1048588", Source: 5}}},
+			{Name: "retention.ms", Value: "604800000", Source: 1, Type: 5, Doc: "How long.", Synonyms: []topic.Synonym{{Name: "retention.ms", Value: "604800000", Source: 1}}},
+			{Name: "segment.ms", Value: "604800000", Source: 5, Type: 5},
 		},
 		broker: []topic.ConfigValue{
-			{Name: "num.partitions", Value: "4", Default: "1", Set: true, Type: 3},
-			{Name: "pubsub.password", Value: "secret", Default: "also secret", Set: true, Type: 9},
-			{Name: "sync", Value: "always", Default: "always", Type: 2},
+			{Name: "log.retention.ms", Null: true, Source: 5, Type: 5},
+			{Name: "num.partitions", Value: "4", Source: 4, Type: 3, ReadOnly: true,
+				Synonyms: []topic.Synonym{{Name: "num.partitions", Value: "4", Source: 4}, {Name: "num.partitions", Value: "1", Source: 5}}},
+			{Name: "pubsub.password", Value: "secret", Source: 4, Type: 9, ReadOnly: true,
+				Synonyms: []topic.Synonym{{Name: "pubsub.password", Value: "secret", Source: 4}, {Name: "pubsub.password", Value: "also secret", Source: 5}}},
+		},
+		cluster: []topic.ConfigValue{
+			{Name: "log.retention.ms", Value: "7", Source: 3, Type: 5, Synonyms: []topic.Synonym{{Name: "log.retention.ms", Value: "7", Source: 3}}},
 		},
 	}
 }
@@ -105,12 +111,15 @@ func TestC06DescribeConfigsFilter(t *testing.T) {
 func TestDescribeConfigsBroker(t *testing.T) {
 	got := describe(t, configsStub(), 4, kmsg.ConfigResourceTypeBroker, "1", nil, true, false)
 	same(t, "configs", got.Configs, []kmsg.DescribeConfigsResponseResourceConfig{
+		{Name: "log.retention.ms", Source: 5, ConfigType: 5},
 		{Name: "num.partitions", Value: ptr("4"), Source: 4, ConfigType: 3, ReadOnly: true, ConfigSynonyms: []synonymT{
 			{Name: "num.partitions", Value: ptr("4"), Source: 4}, {Name: "num.partitions", Value: ptr("1"), Source: 5}}},
 		{Name: "pubsub.password", Source: 4, ConfigType: 9, ReadOnly: true, IsSensitive: true, ConfigSynonyms: []synonymT{
 			{Name: "pubsub.password", Source: 4}, {Name: "pubsub.password", Source: 5}}},
-		{Name: "sync", Value: ptr("always"), Source: 5, ConfigType: 2, ReadOnly: true, ConfigSynonyms: []synonymT{
-			{Name: "sync", Value: ptr("always"), Source: 5}}},
+	})
+	got = describe(t, configsStub(), 4, kmsg.ConfigResourceTypeBroker, "", nil, true, false)
+	same(t, "configs of all brokers", got.Configs, []kmsg.DescribeConfigsResponseResourceConfig{
+		{Name: "log.retention.ms", Value: ptr("7"), Source: 3, ConfigType: 5, ConfigSynonyms: []synonymT{{Name: "log.retention.ms", Value: ptr("7"), Source: 3}}},
 	})
 }
 
@@ -122,7 +131,6 @@ func TestDescribeConfigsRefusals(t *testing.T) {
 		code int16
 	}{
 		{kmsg.ConfigResourceTypeTopic, "gone", 3},
-		{kmsg.ConfigResourceTypeBroker, "", 0},
 		{kmsg.ConfigResourceTypeBroker, "2", 42},
 		{kmsg.ConfigResourceTypeBroker, "-1", 42},
 		{kmsg.ConfigResourceTypeBroker, "4294967297", 42}, // not 1
@@ -137,7 +145,7 @@ func TestDescribeConfigsRefusals(t *testing.T) {
 	} {
 		versions(t, &describeConfigsAPI, func(t *testing.T, v int16) {
 			got := describe(t, configsStub(), v, c.kind, c.name, nil, true, true)
-			if got.ErrorCode != c.code || (got.ErrorMessage != nil) != (c.code != 0) || len(got.Configs) != 0 {
+			if got.ErrorCode != c.code || (got.ErrorMessage != nil) != (c.code != 0 && c.code != 3) || len(got.Configs) != 0 {
 				t.Errorf("type %d name %q: %+v", c.kind, c.name, got)
 			}
 		})

@@ -62,7 +62,7 @@ func (h *handler) electLeaders(ctx context.Context, r *request) (kmsg.Response, 
 		for j, n := range rt.Partitions {
 			err := bad
 			if err == nil {
-				err = election(find, rt.Topic, n)
+				err = h.election(ctx, find, rt.Topic, n)
 			}
 			sp := &st.Partitions[j]
 			*sp = kmsg.NewElectLeadersResponseTopicPartition()
@@ -75,14 +75,14 @@ func (h *handler) electLeaders(ctx context.Context, r *request) (kmsg.Response, 
 }
 
 // election is why no leader of a partition is elected.
-func election(find func(name string) (*topic.Topic, error), name string, n int32) error {
+func (h *handler) election(ctx context.Context, find func(name string) (*topic.Topic, error), name string, n int32) error {
 	t, err := find(name)
 	switch {
 	case notThere(err):
 		return refuse(kerr.UnknownTopicOrPartition, "No such topic as %s", name)
 	case err != nil:
 		return err
-	case n < 0 || n >= t.Partitions:
+	case n < 0 || n >= h.upTo(ctx, t, n).Partitions:
 		return refuse(kerr.UnknownTopicOrPartition, "No such partition as %s-%d", name, n)
 	}
 	return errElectionNotNeeded

@@ -47,6 +47,13 @@ func (h *handler) alterReassignments(ctx context.Context, r *request) (kmsg.Resp
 		if notThere(err) {
 			err = refuse(kerr.UnknownTopicOrPartition, "Unable to find a topic named %s.", rt.Topic)
 		}
+		if err == nil {
+			highest := int32(-1)
+			for _, rp := range rt.Partitions {
+				highest = max(highest, rp.Partition)
+			}
+			t = h.upTo(ctx, t, highest)
+		}
 		for j := range rt.Partitions {
 			rp, sp := &rt.Partitions[j], &st.Partitions[j]
 			*sp = kmsg.NewAlterPartitionAssignmentsResponseTopicPartition()

@@ -39,6 +39,12 @@ func (h *handler) offsetDelete(ctx context.Context, r *request) (kmsg.Response, 
 				code = h.backend.Code(err, true)
 			}
 			offsetDeleteTopic(resp, rt.Topic)
+		} else {
+			highest := int32(-1)
+			for _, rp := range rt.Partitions {
+				highest = max(highest, rp.Partition)
+			}
+			t = h.upTo(ctx, t, highest)
 		}
 		for _, rp := range rt.Partitions {
 			if err != nil || rp.Partition < 0 || rp.Partition >= t.Partitions {

@@ -44,8 +44,22 @@ type Topics interface {
 	// TopicConfigs are all configs of a topic, by name (also of a spec that
 	// was only validated).
 	TopicConfigs(t *topic.Topic) []topic.ConfigValue
-	// BrokerConfigs are the broker's own, by name.
+	// BrokerConfigs are the broker's own, by name; ClusterConfigs those that were
+	// set for all brokers while they ran.
 	BrokerConfigs() []topic.ConfigValue
+	ClusterConfigs() []topic.ConfigValue
+	// RefreshConfigs takes in what the store has now of some topics' configs and
+	// of the brokers'; what cannot be asked stays as it is known.
+	RefreshConfigs(ctx context.Context, topics []string)
+	// AlterTopic changes the configs of this very incarnation.
+	AlterTopic(ctx context.Context, t *topic.Topic, a topic.Alteration) error
+	// AlterBroker changes the configs of one broker, or with "" of all.
+	AlterBroker(ctx context.Context, id string, a topic.Alteration) error
+	// GrowTopic gives this very incarnation more partitions.
+	GrowTopic(ctx context.Context, t *topic.Topic, g topic.Growth) error
+	// NewestTopic is the topic as the store has it now, perhaps with more
+	// partitions: asked before a partition is said not to exist.
+	NewestTopic(ctx context.Context, t *topic.Topic) (*topic.Topic, error)
 }
 
 // Partition is one partition of one incarnation of a topic; partition.Partition

@@ -141,6 +141,26 @@ func firstError(resp kmsg.Response) int16 {
 				}
 			}
 		}
+	case *kmsg.AlterConfigsResponse:
+		for i := range r.Resources {
+			if c := r.Resources[i].ErrorCode; c != 0 {
+				return c
+			}
+		}
+	case *kmsg.IncrementalAlterConfigsResponse:
+		for i := range r.Resources {
+			if c := r.Resources[i].ErrorCode; c != 0 {
+				return c
+			}
+		}
+	case *kmsg.CreatePartitionsResponse:
+		for i := range r.Topics {
+			if c := r.Topics[i].ErrorCode; c != 0 {
+				return c
+			}
+		}
+	case *kmsg.ListConfigResourcesResponse:
+		return r.ErrorCode
 	case *kmsg.DescribeConfigsResponse:
 		for i := range r.Resources {
 			if c := r.Resources[i].ErrorCode; c != 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,6 +85,21 @@ func (h *handler) topicOf(ctx context.Context, name string, id types.TopicID, by
 		return nil, kerr.UnknownTopicID
 	}
 	return h.backend.TopicByID(ctx, id)
+}
+
+// upTo is a topic as it is known, or as the store has it now if one of the
+// partitions is beyond what is known: another gateway may have made it a moment
+// ago, and "there is no such partition" must not come from memory. If the store
+// cannot be asked it is t.
+func (h *handler) upTo(ctx context.Context, t *topic.Topic, partitions ...int32) *topic.Topic {
+	if len(partitions) == 0 || slices.Max(partitions) < t.Partitions {
+		return t
+	}
+	now, err := h.backend.NewestTopic(ctx, t)
+	if err != nil {
+		return t
+	}
+	return now
 }
 
 // caller says who asks, as DescribeGroups shows it.

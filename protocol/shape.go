@@ -40,14 +40,18 @@ var shapes = parseShapes(map[int16]string{
 	22: "s i l3+ h3+",
 	23: "i3+ [s [i i i]]",
 	32: "[b s (s)] b1+ b3+",
+	33: "[b s [s s]] b",
 	35: "[s (i)]",
+	37: "[s i [(i)]] i b",
 	42: "(s)",
 	43: "b1+ [s (i)] i",
+	44: "[b s [s b s]] b",
 	45: "i b1+ [s [i (i)]]",
 	46: "i [s (i)]",
 	47: "s [s [i]]",
 	60: "b b1+ b2+",
 	61: "[s (i)]",
+	74: "(b)1+",
 	75: "[s] i {s i}",
 })
 

@@ -35,6 +35,12 @@ type stub struct {
 	delete  func(ctx context.Context, t *topic.Topic) error
 	configs []topic.ConfigValue // of every topic
 	broker  []topic.ConfigValue
+	cluster []topic.ConfigValue
+
+	alterTopic  func(t *topic.Topic, a topic.Alteration) error
+	alterBroker func(id string, a topic.Alteration) error
+	grow        func(t *topic.Topic, g topic.Growth) error
+	newest      *topic.Topic // instead of the one that is known
 
 	producerID func() (int64, error)
 	groups     stubGroups
@@ -63,6 +69,29 @@ func (s *stub) Controller() int32                  { return s.controller }
 func (s *stub) Coordinator(g string) int32         { return s.coordinator(g) }
 func (s *stub) Groups() Groups                     { return s.groups }
 func (s *stub) BrokerConfigs() []topic.ConfigValue { return s.broker }
+
+func (s *stub) ClusterConfigs() []topic.ConfigValue { return s.cluster }
+
+func (s *stub) RefreshConfigs(context.Context, []string) {}
+
+func (s *stub) AlterTopic(_ context.Context, t *topic.Topic, a topic.Alteration) error {
+	return s.alterTopic(t, a)
+}
+
+func (s *stub) AlterBroker(_ context.Context, id string, a topic.Alteration) error {
+	return s.alterBroker(id, a)
+}
+
+func (s *stub) GrowTopic(_ context.Context, t *topic.Topic, g topic.Growth) error {
+	return s.grow(t, g)
+}
+
+func (s *stub) NewestTopic(_ context.Context, t *topic.Topic) (*topic.Topic, error) {
+	if s.newest != nil {
+		return s.newest, nil
+	}
+	return t, nil
+}
 
 func (s *stub) TopicConfigs(*topic.Topic) []topic.ConfigValue { return s.configs }
 

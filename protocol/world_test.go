@@ -53,6 +53,9 @@ func newWorld() *world {
 		return t, nil
 	}
 	w.delete = func(context.Context, *topic.Topic) error { return kerr.TopicAuthorizationFailed }
+	w.alterTopic = func(*topic.Topic, topic.Alteration) error { return kerr.InvalidConfig }
+	w.alterBroker = func(string, topic.Alteration) error { return kerr.InvalidRequest }
+	w.grow = func(*topic.Topic, topic.Growth) error { return kerr.InvalidPartitions }
 	w.producerID = func() (int64, error) { return 7, nil }
 	unknown := kerr.UnknownMemberID
 	w.groups = stubGroups{

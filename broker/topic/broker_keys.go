@@ -1,19 +1,33 @@
 package topic
 
-import "strconv"
+import (
+	"math"
+	"strconv"
+)
 
-// brokerKeys are the broker configs that are shown, with Kafka's defaults: what
-// tools look for, and what has a true value here. A topic config whose default
-// they are has the same value (topic configs are not shifted by the broker's).
-var brokerKeys = []struct {
+// unset stands for a default of null: another key's value is in force.
+const unset = "\x00"
+
+const (
+	noThreads    = " Without effect: threads are Go's."
+	noCleanerYet = " Without effect: there is no cleaner yet."
+)
+
+// brokerKey is one broker config.
+type brokerKey struct {
 	name string
 	typ  int8
-	def  string
+	def  string // or unset
 	doc  string
-}{
+}
+
+// brokerKeys are the broker configs that are shown, with Kafka's defaults: the
+// defaults of topic configs, what tools look for, and what has a true value here.
+var brokerKeys = []brokerKey{
 	{"advertised.listeners", typeList, "", "Where clients reach this broker."},
 	{"auto.create.topics.enable", typeBoolean, "true", "Whether Metadata that names an unknown topic creates it."},
 	{"auto.leader.rebalance.enable", typeBoolean, "true", "Whether leaders move back to preferred replicas. Without effect: any gateway serves any partition."},
+	{"background.threads", typeInt, "10", "Threads for background work." + noThreads},
 	{"broker.id", typeInt, "-1", "The broker's id, as clients see it."},
 	{"broker.rack", typeString, "", "The broker's rack."},
 	{"compression.gzip.level", typeInt, "-1", "Default of the topic config."},
@@ -29,14 +43,22 @@ var brokerKeys = []struct {
 	{"group.max.size", typeInt, "2147483647", "Most members of a group."},
 	{"group.min.session.timeout.ms", typeInt, "6000", "Shortest session timeout that a member may ask for."},
 	{"listeners", typeList, "PLAINTEXT://:9092", "Where this broker listens."},
+	{"log.cleaner.backoff.ms", typeLong, "15000", "How long the cleaner rests when there is nothing to clean." + noCleanerYet},
+	{"log.cleaner.dedupe.buffer.size", typeLong, "134217728", "Memory of the cleaner." + noCleanerYet},
 	{"log.cleaner.delete.retention.ms", typeLong, "86400000", "Default of delete.retention.ms."},
 	{"log.cleaner.enable", typeBoolean, "true", "Whether logs are compacted. There is no cleaner yet: compacted topics are kept whole."},
+	{"log.cleaner.io.buffer.load.factor", typeDouble, "0.9", "Share of the cleaner's memory that is used." + noCleanerYet},
+	{"log.cleaner.io.buffer.size", typeInt, "524288", "Memory of the cleaner for reading and writing." + noCleanerYet},
+	{"log.cleaner.io.max.bytes.per.second", typeDouble, "1.7976931348623157E308", "Rate of the cleaner." + noCleanerYet},
 	{"log.cleaner.max.compaction.lag.ms", typeLong, "9223372036854775807", "Default of max.compaction.lag.ms."},
 	{"log.cleaner.min.cleanable.ratio", typeDouble, "0.5", "Default of min.cleanable.dirty.ratio."},
 	{"log.cleaner.min.compaction.lag.ms", typeLong, "0", "Default of min.compaction.lag.ms."},
+	{"log.cleaner.threads", typeInt, "1", "Threads of the cleaner." + noCleanerYet},
 	{"log.cleanup.policy", typeList, "delete", "Default of cleanup.policy."},
 	{"log.dirs", typeString, "", "Where the logs are."},
 	{"log.flush.interval.messages", typeLong, "9223372036854775807", "Default of flush.messages."},
+	{"log.flush.interval.ms", typeLong, unset, "Default of flush.ms."},
+	{"log.flush.scheduler.interval.ms", typeLong, "9223372036854775807", "Default of log.flush.interval.ms."},
 	{"log.index.interval.bytes", typeInt, "4096", "Default of index.interval.bytes."},
 	{"log.index.size.max.bytes", typeInt, "10485760", "Default of segment.index.bytes."},
 	{"log.local.retention.bytes", typeLong, "-2", "Default of local.retention.bytes."},
@@ -45,10 +67,15 @@ var brokerKeys = []struct {
 	{"log.message.timestamp.before.max.ms", typeLong, "9223372036854775807", "Default of message.timestamp.before.max.ms."},
 	{"log.message.timestamp.type", typeString, "CreateTime", "Default of message.timestamp.type."},
 	{"log.preallocate", typeBoolean, "false", "Default of preallocate."},
-	{"log.retention.bytes", typeLong, "-1", "Default of retention.bytes." + noCleaner},
-	{"log.retention.check.interval.ms", typeLong, "300000", "How often retention is carried out." + noCleaner},
-	{"log.retention.hours", typeInt, "168", "Default of retention.ms, in hours." + noCleaner},
+	{"log.retention.bytes", typeLong, "-1", "Default of retention.bytes."},
+	{"log.retention.check.interval.ms", typeLong, "300000", "How often retention is carried out at the latest."},
+	{"log.retention.hours", typeInt, "168", "Default of log.retention.ms, in hours."},
+	{"log.retention.minutes", typeInt, unset, "Default of log.retention.ms, in minutes."},
+	{"log.retention.ms", typeLong, unset, "Default of retention.ms; before log.retention.minutes and log.retention.hours."},
 	{"log.roll.hours", typeInt, "168", "Default of segment.ms, in hours."},
+	{"log.roll.jitter.hours", typeInt, "0", "Default of log.roll.jitter.ms, in hours."},
+	{"log.roll.jitter.ms", typeLong, unset, "Default of segment.jitter.ms."},
+	{"log.roll.ms", typeLong, unset, "Default of segment.ms; before log.roll.hours."},
 	{"log.segment.bytes", typeInt, "1073741824", "Default of segment.bytes."},
 	{"log.segment.delete.delay.ms", typeLong, "60000", "Default of file.delete.delay.ms."},
 	{"max.connections", typeInt, "2147483647", "Most connections."},
@@ -56,7 +83,11 @@ var brokerKeys = []struct {
 	{"message.max.bytes", typeInt, strconv.Itoa(defaultMaxMessage), "Default of max.message.bytes; never more than the store takes in one message."},
 	{"min.insync.replicas", typeInt, "1", "Default of the topic config."},
 	{"node.id", typeInt, "", "The broker's id, as clients see it."},
+	{"num.io.threads", typeInt, "8", "Threads that serve requests." + noThreads},
+	{"num.network.threads", typeInt, "3", "Threads that read and write requests." + noThreads},
 	{"num.partitions", typeInt, "1", "Partitions of a topic whose creator leaves it to the broker."},
+	{"num.recovery.threads.per.data.dir", typeInt, "2", "Threads that recover logs at the start." + noThreads},
+	{"num.replica.fetchers", typeInt, "1", "Threads that fetch from leaders." + noThreads},
 	{"offset.metadata.max.bytes", typeInt, "4096", "Most bytes of metadata with a committed offset."},
 	{"offsets.retention.check.interval.ms", typeLong, "600000", "How often expired offsets are looked for."},
 	{"offsets.retention.minutes", typeInt, "10080", "How long offsets of an empty group are kept."},
@@ -64,3 +95,55 @@ var brokerKeys = []struct {
 	{"socket.request.max.bytes", typeInt, "104857600", "Largest request."},
 	{"unclean.leader.election.enable", typeBoolean, "false", "Default of the topic config."},
 }
+
+var brokerByKey = func() map[string]*brokerKey {
+	m := make(map[string]*brokerKey, len(brokerKeys))
+	for i := range brokerKeys {
+		m[brokerKeys[i].name] = &brokerKeys[i]
+	}
+	return m
+}()
+
+// dynamic are the broker configs that can be changed while brokers run, with
+// what they may be: those in whose place topic configs stand, and some that mean
+// nothing here and do no harm. What Kafka can change besides (connections,
+// listeners, quotas) is in force from the configuration only and refused: a
+// change that is taken is obeyed.
+var dynamic = func() map[string]func(string) error {
+	m := map[string]func(string) error{
+		"background.threads":                  number(typeInt, 1, math.MaxInt32),
+		"log.cleaner.backoff.ms":              number(typeLong, 0, math.MaxInt64),
+		"log.cleaner.dedupe.buffer.size":      number(typeLong, math.MinInt64, math.MaxInt64),
+		"log.cleaner.io.buffer.load.factor":   double,
+		"log.cleaner.io.buffer.size":          number(typeInt, 0, math.MaxInt32),
+		"log.cleaner.io.max.bytes.per.second": double,
+		"log.cleaner.threads":                 number(typeInt, 0, math.MaxInt32),
+		"num.io.threads":                      number(typeInt, 1, math.MaxInt32),
+		"num.network.threads":                 number(typeInt, 1, math.MaxInt32),
+		"num.recovery.threads.per.data.dir":   number(typeInt, 1, math.MaxInt32),
+		"num.replica.fetchers":                number(typeInt, math.MinInt32, math.MaxInt32),
+	}
+	for i := range keys {
+		if from := keys[i].from; len(from) > 0 {
+			m[from[0].name] = keys[i].check
+		}
+	}
+	m["log.retention.ms"] = number(typeLong, math.MinInt64, math.MaxInt64) // negative is -1
+	return m
+}()
+
+// chains are the keys that stand in for one that is not set, best first
+// (DynamicBrokerConfig.brokerConfigSynonyms).
+var chains = func() map[string][]string {
+	m := map[string][]string{}
+	for i := range keys {
+		var chain []string
+		for _, o := range keys[i].from {
+			chain = append(chain, o.name)
+		}
+		for _, name := range chain {
+			m[name] = chain
+		}
+	}
+	return m
+}()

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/hanzoai/stream/broker/partition"
 	"github.com/hanzoai/stream/pubsub"
@@ -33,6 +33,10 @@ type Config struct {
 	MaxMessageBytes int
 	// MaxPartitions bounds the partitions of all topics together; 10,000.
 	MaxPartitions int
+	// Static are defaults of topic configs for the whole cluster, by the names
+	// of Kafka's broker configs (log.retention.ms, min.insync.replicas, …), as
+	// CheckStatic takes them. All gateways should have the same.
+	Static map[string]string
 }
 
 // Defaults are Kafka's own.
@@ -80,47 +84,40 @@ func (c Config) Validate() error {
 	if c.MaxMessageBytes < 0 {
 		errs = append(errs, fmt.Errorf("max message size %d: use 1 or more", c.MaxMessageBytes))
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Static)) {
+		if err := CheckStatic(name, c.Static[name]); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// CheckStatic says what is wrong with a value of Config.Static: a key that is no
+// default of a topic config, or a value that Kafka does not take.
+func CheckStatic(name, value string) error {
+	if chains[name] == nil || name == "message.max.bytes" {
+		return fmt.Errorf("%s is not a default of topics", name)
+	}
+	check := dynamic[name]
+	if check == nil { // of another unit
+		check = number(brokerByKey[name].typ, math.MinInt32, math.MaxInt32)
+		if brokerByKey[name].typ == typeLong {
+			check = number(typeLong, math.MinInt64, math.MaxInt64)
+		}
+	}
+	if err := check(value); err != nil {
+		return errors.New(reason(name, value, err))
+	}
+	return nil
 }
 
 // largest is the most that fits into one message of the store.
 func largest(s pubsub.Store) int { return s.Info().MaxPayload - partition.StorageRoom }
 
-// value is what is in force of a config, and its default here.
-func (ts *Topics) value(configs map[string]string, k *key) (value, def string) {
-	def = k.def
-	if k.name == maxMessageBytes {
-		def = strconv.Itoa(min(ts.config.MaxMessageBytes, largest(ts.deps.Store)))
-	}
-	value, ok := configs[k.name]
-	if !ok {
-		return def, def
-	}
-	// A store with a smaller limit than the one the topic was made on.
-	if k.name == maxMessageBytes && number64(configs, k.name) > int64(largest(ts.deps.Store)) {
-		value = strconv.Itoa(largest(ts.deps.Store))
-	}
-	return value, def
-}
-
-// TopicConfigs lists all configs of a topic, by name. Values come back exactly
-// as they were set.
-func (ts *Topics) TopicConfigs(t *Topic) []ConfigValue {
-	vs := make([]ConfigValue, len(keys))
-	for i := range keys {
-		k := &keys[i]
-		_, set := t.Configs[k.name]
-		v, def := ts.value(t.Configs, k)
-		vs[i] = ConfigValue{Name: k.name, Value: v, Default: def, Set: set, Type: k.typ, Doc: k.doc}
-	}
-	return vs
-}
-
 // Effective is what a topic's partitions obey.
 func (ts *Topics) Effective(t *Topic) partition.Config {
 	text := func(name string) string {
-		v, _ := ts.value(t.Configs, byKey[name])
-		return strings.TrimSpace(v)
+		return ts.value(t.Configs, byKey[name])
 	}
 	number := func(name string) int64 {
 		n, _ := strconv.ParseInt(text(name), 10, 64)
@@ -148,32 +145,6 @@ func (ts *Topics) Effective(t *Topic) partition.Config {
 
 // KeptWhole reports that a topic asks for compaction, which is not carried out
 // yet: it grows without end. Operators are told.
-func (t *Topic) KeptWhole() bool { return slices.Contains(list(t.Configs[cleanupPolicy]), "compact") }
-
-// BrokerConfigs lists the broker's configs under Kafka's names, by name. others
-// are values in force that are decided elsewhere (listeners, group limits, …),
-// and win over ours; one that is not in the list is added to it.
-func (ts *Topics) BrokerConfigs(others map[string]string) []ConfigValue {
-	inForce := map[string]string{
-		"auto.create.topics.enable":  strconv.FormatBool(ts.config.AutoCreate),
-		"log.cleaner.enable":         "false", // there is none yet
-		"default.replication.factor": strconv.Itoa(ts.config.Replicas),
-		"message.max.bytes":          strconv.Itoa(min(ts.config.MaxMessageBytes, largest(ts.deps.Store))),
-		"num.partitions":             strconv.Itoa(int(ts.config.Partitions)),
-	}
-	maps.Copy(inForce, others)
-	vs := make([]ConfigValue, 0, len(brokerKeys)+len(others))
-	for _, k := range brokerKeys {
-		v, ok := inForce[k.name]
-		if !ok {
-			v = k.def
-		}
-		delete(inForce, k.name)
-		vs = append(vs, ConfigValue{Name: k.name, Value: v, Default: k.def, Set: v != k.def, Type: k.typ, Doc: k.doc})
-	}
-	for name, v := range inForce {
-		vs = append(vs, ConfigValue{Name: name, Value: v, Set: true, Type: typeString})
-	}
-	slices.SortFunc(vs, func(a, b ConfigValue) int { return strings.Compare(a.Name, b.Name) })
-	return vs
+func (ts *Topics) KeptWhole(t *Topic) bool {
+	return slices.Contains(list(ts.value(t.Configs, byKey[cleanupPolicy])), "compact")
 }

@@ -42,10 +42,10 @@ func TestTopicConfigsAreKafkas(t *testing.T) {
 	}
 	for _, v := range vs {
 		want, ok := kafkaDefaults[v.Name]
-		if !ok || v.Value != want.value || v.Default != want.value || v.Type != want.typ || v.Set || v.Doc == "" {
+		if !ok || v.Value != want.value || v.Type != want.typ || v.Source != FromDefault || v.ReadOnly || v.Doc == "" {
 			t.Errorf("%+v, want %+v", v, want)
 		}
-		if err := checkConfigs(map[string]string{v.Name: v.Default}, 2<<20); err != nil {
+		if err := checkConfigs(map[string]string{v.Name: v.Value}); err != nil {
 			t.Errorf("the default of %s is refused: %v", v.Name, err)
 		}
 	}
@@ -61,26 +61,27 @@ func TestConfigValues(t *testing.T) {
 		{"", true, ""},
 		{"no.such=1", false, "Unknown topic config name: no.such"},
 		{"cleanup.policy=zzz", false, "String must be one of: compact, delete"},
-		{"cleanup.policy=", false, "empty"},
+		{"cleanup.policy=", true, ""},
+		{"cleanup.policy=,delete", false, "Configuration 'cleanup.policy' values must not be empty."},
 		{"cleanup.policy=compact", true, ""},
 		{"cleanup.policy=delete", true, ""},
-		{"cleanup.policy=compact,delete", false, "so far"},
-		{"cleanup.policy=delete,delete", false, "duplicates"},
+		{"cleanup.policy=compact,delete", true, ""},
+		{"cleanup.policy=delete,delete", true, ""},
 		{"retention.ms=-1", true, ""},
 		{"retention.ms=604800000", true, ""},
-		{"retention.ms=1000", false, "so far"},
+		{"retention.ms=1000", true, ""},
 		{"retention.ms=-2", false, "at least -1"},
 		{"retention.ms=abc", false, "Not a number of type LONG"},
 		{"retention.ms=9223372036854775808", false, "Not a number of type LONG"},
 		{"retention.ms=1000 cleanup.policy=compact", true, ""},
 		{"retention.bytes=-1", true, ""},
-		{"retention.bytes=1000000", false, "so far"},
+		{"retention.bytes=1000000", true, ""},
 		{"retention.bytes=1000000 cleanup.policy=compact", true, ""},
 		{"compression.type=producer", true, ""},
-		{"compression.type=gzip", false, "so far"},
+		{"compression.type=gzip", true, ""},
 		{"compression.type=brotli", false, "String must be one of"},
 		{"compression.gzip.level=-1", true, ""},
-		{"compression.gzip.level=0", false, "at least 1"},
+		{"compression.gzip.level=0", false, "between 1 and 9 or equal to -1"},
 		{"compression.gzip.level=9", true, ""},
 		{"max.message.bytes=1000", true, ""},
 		{"max.message.bytes=1048588", true, ""},
@@ -96,24 +97,24 @@ func TestConfigValues(t *testing.T) {
 		{"min.insync.replicas=1", true, ""},
 		{"min.insync.replicas=0", false, "at least 1"},
 		{"min.cleanable.dirty.ratio=0.50", true, ""},
-		{"min.cleanable.dirty.ratio=0.1", false, "so far"},
-		{"min.cleanable.dirty.ratio=NaN", false, "between"},
-		{"min.cleanable.dirty.ratio=1.1", false, "between"},
+		{"min.cleanable.dirty.ratio=0.1", true, ""},
+		{"min.cleanable.dirty.ratio=NaN", false, "at least 0"},
+		{"min.cleanable.dirty.ratio=1.1", false, "no more than 1"},
 		{"min.compaction.lag.ms=60000", true, ""},
-		{"max.compaction.lag.ms=1", false, "so far"},
+		{"max.compaction.lag.ms=1", true, ""},
 		{"max.compaction.lag.ms=1 min.compaction.lag.ms=2", false, "conflict"},
 		{"delete.retention.ms=100", true, ""},
-		{"segment.bytes=52428800", false, "so far"},
+		{"segment.bytes=52428800", true, ""},
 		{"segment.bytes=14", false, "at least 1048576"},
-		{"flush.messages=1", false, "so far"},
+		{"flush.messages=1", true, ""},
 		{"preallocate=FALSE", true, ""},
-		{"preallocate=true", false, "so far"},
+		{"preallocate=true", true, ""},
 		{"preallocate=maybe", false, "true or false"},
-		{"unclean.leader.election.enable=true", false, "so far"},
-		{"remote.storage.enable=true", false, "so far"},
+		{"unclean.leader.election.enable=true", true, ""},
+		{"remote.storage.enable=true", false, "Tiered Storage functionality is disabled"},
 		{"leader.replication.throttled.replicas=", true, ""},
-		{"leader.replication.throttled.replicas=*", false, "so far"},
-		{"leader.replication.throttled.replicas=0:1,1:2", false, "so far"},
+		{"leader.replication.throttled.replicas=*", true, ""},
+		{"leader.replication.throttled.replicas=0:1,1:2", true, ""},
 		{"leader.replication.throttled.replicas=x", false, "partitionId"},
 	} {
 		configs := map[string]string{}
@@ -121,7 +122,10 @@ func TestConfigValues(t *testing.T) {
 			k, v, _ := strings.Cut(kv, "=")
 			configs[k] = v
 		}
-		err := checkConfigs(configs, 2<<20)
+		err := checkConfigs(configs)
+		if err == nil {
+			err = checkLimits(configs, func(string) bool { return true }, 2<<20, 1)
+		}
 		if c.ok {
 			wantCode(t, c.configs, err, nil)
 			continue
@@ -133,48 +137,17 @@ func TestConfigValues(t *testing.T) {
 	}
 }
 
-// TestOnlyObeyedValues: a config that nothing carries out is taken at its
-// default only. The list is what is obeyed, so that a new key must be thought
-// about.
-func TestOnlyObeyedValues(t *testing.T) {
-	t.Parallel()
-	obeyed := []string{
-		"compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "delete.retention.ms", "max.message.bytes",
-		"message.timestamp.after.max.ms", "message.timestamp.before.max.ms", "message.timestamp.type", "min.compaction.lag.ms", "min.insync.replicas",
-	}
-	other := map[int8]string{1: "true", 3: "1048577", 5: "1048577", 6: "0.25"}
-	for _, k := range keys {
-		v := other[k.typ]
-		if strings.HasPrefix(k.name, "compression.") {
-			v = "7"
-		}
-		switch k.name {
-		case "compression.type":
-			v = "zstd"
-		case "cleanup.policy":
-			v = "compact,delete"
-		case "message.timestamp.type":
-			v = "LogAppendTime"
-		case "leader.replication.throttled.replicas", "follower.replication.throttled.replicas":
-			v = "*"
-		}
-		if err := k.check(v); err != nil {
-			t.Errorf("%s=%s is not even valid: %v", k.name, v, err)
-		}
-		err := checkConfigs(map[string]string{k.name: v}, 2<<20)
-		if got, want := err == nil, slices.Contains(obeyed, k.name); got != want {
-			t.Errorf("%s=%s: %v, accepted should be %v", k.name, v, err, want)
-		}
-	}
-}
-
 func TestMinInsyncReplicas(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		insync, replicas int
 		ok               bool
-	}{{1, 1, true}, {2, 1, false}, {2, 3, true}, {3, 3, false}, {1, 3, true}, {2, 2, true}, {3, 5, true}} {
-		err := checkInsync(map[string]string{"min.insync.replicas": strconv.Itoa(c.insync)}, c.replicas)
+	}{{1, 1, true}, {2, 1, true}, {2, 3, true}, {3, 3, false}, {4, 3, true}, {1, 3, true}, {2, 2, true}, {3, 5, true}, {4, 5, false}, {5, 5, false}} {
+		configs := map[string]string{"min.insync.replicas": strconv.Itoa(c.insync)}
+		err := checkLimits(configs, func(string) bool { return true }, 1<<20, c.replicas)
+		if err := checkLimits(configs, func(string) bool { return false }, 1<<20, c.replicas); err != nil {
+			t.Errorf("what was not changed is refused: %v", err)
+		}
 		if (err == nil) != c.ok {
 			t.Errorf("min.insync.replicas %d of %d: %v", c.insync, c.replicas, err)
 		}
@@ -195,11 +168,11 @@ func TestConfigsComeBackAsSet(t *testing.T) {
 	}
 	for _, v := range g.TopicConfigs(top) {
 		want, set := s.Configs[v.Name]
-		if v.Set != set || set && v.Value != *want || !set && v.Value != v.Default {
+		if set != (v.Source == FromTopic) || set && v.Value != strings.TrimSpace(*want) {
 			t.Errorf("%+v", v)
 		}
 	}
-	if !top.KeptWhole() {
+	if !g.KeptWhole(top) {
 		t.Error("a compacted topic is not said to be kept whole")
 	}
 }
@@ -244,7 +217,7 @@ func TestC14SmallStore(t *testing.T) {
 			t.Errorf("%v: %d bytes are accepted, the store holds %d", configs, got, most)
 		}
 		for _, v := range g.TopicConfigs(&Topic{Configs: configs}) {
-			if v.Name == "max.message.bytes" && (v.Value != strconv.Itoa(most) || v.Default != strconv.Itoa(most)) {
+			if v.Name == "max.message.bytes" && (v.Value != strconv.Itoa(most)) {
 				t.Errorf("%v: shown as %+v", configs, v)
 			}
 		}
@@ -278,7 +251,7 @@ func TestBrokerConfigs(t *testing.T) {
 		"num.partitions": "4", "auto.create.topics.enable": "false", "default.replication.factor": "1", "group.max.size": "50",
 		"our.own": "x", "message.max.bytes": "1048588", "offsets.retention.minutes": "10080", "log.retention.hours": "168",
 	} {
-		if v := got[name]; v.Value != want || v.Set != (v.Value != v.Default) {
+		if v := got[name]; v.Value != want || (v.Source == FromStatic) != (brokerByKey[name] == nil || v.Value != brokerByKey[name].def) {
 			t.Errorf("%s: %+v, want %s", name, v, want)
 		}
 	}

@@ -129,7 +129,7 @@ func (ts *Topics) plan(s Spec) (*Topic, error) {
 	if len(null) > 0 {
 		return nil, refuse(kerr.InvalidConfig, "Null value not supported for topic configs: %s", strings.Join(null, ","))
 	}
-	if err := checkConfigs(t.Configs, largest(ts.deps.Store)); err != nil {
+	if err := checkConfigs(t.Configs); err != nil {
 		return nil, err
 	}
 	partitions, replicas := s.Partitions, int(s.Replicas)
@@ -164,7 +164,7 @@ func (ts *Topics) plan(s Spec) (*Topic, error) {
 	if int(partitions) > ts.config.MaxPartitions-total {
 		return nil, refuse(kerr.InvalidPartitions, "%d partitions are too many: %d exist, the limit of this cluster is %d.", partitions, total, ts.config.MaxPartitions)
 	}
-	if err := checkInsync(t.Configs, replicas); err != nil {
+	if err := checkLimits(t.Configs, func(string) bool { return true }, largest(ts.deps.Store), replicas); err != nil {
 		return nil, err
 	}
 	t.Partitions, t.Replicas = partitions, replicas

@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -35,100 +36,122 @@ const (
 	minCompactionLag  = "min.compaction.lag.ms"
 	maxCompactionLag  = "max.compaction.lag.ms"
 	deleteRetention   = "delete.retention.ms"
+	remoteStorage     = "remote.storage.enable"
 	logAppendTime     = "LogAppendTime"
 	defaultMaxMessage = 1048588
 )
 
-// key is one topic config. A value is taken if Kafka would take it (check) and
-// if what happens today is what Kafka documents for it: the default, or what
-// obeyed says. Everything else is refused rather than stored and ignored.
-type key struct {
-	name  string
-	typ   int8
-	def   string
-	check func(value string) error
-	// obeyed is nil for a key that is accepted at its default only. all are
-	// the configs asked for.
-	obeyed func(value string, all map[string]string) bool
-	doc    string
-}
-
-func always(string, map[string]string) bool { return true }
+// use says what becomes of a config's value here.
+type use string
 
 const (
-	noCleaner = " Not carried out yet: nothing is deleted by age or size until the cleaner exists; -1, or any value on a topic that is only compacted, is what happens today."
+	// obeyed: what happens is what Kafka documents for the value.
+	obeyed use = "obeyed"
+	// meaningless: taken, kept and shown, because it steers what does not exist
+	// here (files of the broker, its replication, a cleaner that has not run):
+	// no client could tell from the records that it was ignored.
+	meaningless use = "accepted, means nothing here"
+	// refused: only the default is taken, by Kafka without the feature as well.
+	refused use = "refused"
+)
+
+// key is one topic config.
+type key struct {
+	name string
+	typ  int8
+	def  string
+	// check is Kafka's ConfigDef.
+	check func(value string) error
+	use   use
+	// from are the broker configs that its default comes from, the first that
+	// is set wins (org.apache.kafka.server.config.ServerTopicConfigSynonyms).
+	from []origin
+	doc  string
+}
+
+// origin is a broker config in whose place a topic config stands; times scales
+// its unit, 0 is 1.
+type origin struct {
+	name  string
+	times int64
+}
+
+func from(name string) []origin { return []origin{{name: name}} }
+
+const (
+	noCleaner = " Compacted topics are kept whole until the cleaner exists, as Kafka keeps them before its cleaner has run."
 	noMeaning = " Without effect here: the store has its own files."
 	noRemote  = " There is no tiered storage."
+	hour      = 3_600_000 // ms
 )
 
 // keys are all topic configs of Kafka 4.3, by name.
 var keys = []key{
-	{cleanupPolicy, typeList, "delete", listOf("compact", "delete"),
-		func(v string, _ map[string]string) bool { return slices.Equal(list(v), []string{"compact"}) },
-		"What may be removed: old records (delete), or records with a newer one of the same key (compact). Until the cleaner exists a compacted topic is kept whole, as Kafka keeps it before its cleaner has run; records without a key are refused."},
-	{"compression.gzip.level", typeInt, "-1", either(number(typeInt, 1, 9), only("-1")), always,
-		"Level for compression.type gzip. Batches stay as the producer compressed them, so it has no effect."},
-	{"compression.lz4.level", typeInt, "9", number(typeInt, 1, 17), always,
-		"Level for compression.type lz4. Batches stay as the producer compressed them, so it has no effect."},
-	{compressionType, typeString, "producer", oneOf("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), nil,
-		"Compression of stored batches. Only producer: they stay as the producer compressed them."},
-	{"compression.zstd.level", typeInt, "3", number(typeInt, -131072, 22), always,
-		"Level for compression.type zstd. Batches stay as the producer compressed them, so it has no effect."},
-	{deleteRetention, typeLong, "86400000", number(typeLong, 0, math.MaxInt64), always,
+	{cleanupPolicy, typeList, "delete", listOf("compact", "delete"), obeyed, from("log.cleanup.policy"),
+		"What may be removed: old records (delete), records with a newer one of the same key (compact), or nothing (an empty list). With compact, records without a key are refused." + noCleaner},
+	{"compression.gzip.level", typeInt, "-1", gzipLevel, obeyed, from("compression.gzip.level"),
+		"Level for compression.type gzip."},
+	{"compression.lz4.level", typeInt, "9", number(typeInt, 1, 17), obeyed, from("compression.lz4.level"),
+		"Level for compression.type lz4."},
+	{compressionType, typeString, "producer", oneOf("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), obeyed, from("compression.type"),
+		"Compression of stored batches: a codec, uncompressed, or producer, which leaves them as they came."},
+	{"compression.zstd.level", typeInt, "3", number(typeInt, -131072, 22), obeyed, from("compression.zstd.level"),
+		"Level for compression.type zstd."},
+	{deleteRetention, typeLong, "86400000", number(typeLong, 0, math.MaxInt64), meaningless, from("log.cleaner.delete.retention.ms"),
 		"How long at least a tombstone of a compacted topic is kept. Tombstones are kept for ever until the cleaner exists."},
-	{"file.delete.delay.ms", typeLong, "60000", number(typeLong, 0, math.MaxInt64), nil,
+	{"file.delete.delay.ms", typeLong, "60000", number(typeLong, 0, math.MaxInt64), meaningless, from("log.segment.delete.delay.ms"),
 		"Time before a deleted file is removed from the disk." + noMeaning},
-	{"flush.messages", typeLong, "9223372036854775807", number(typeLong, 1, math.MaxInt64), nil,
+	{"flush.messages", typeLong, "9223372036854775807", number(typeLong, 1, math.MaxInt64), meaningless, from("log.flush.interval.messages"),
 		"Records after which a log is synced to disk. Syncing is a setting of the store, for all topics."},
-	{"flush.ms", typeLong, "9223372036854775807", number(typeLong, 0, math.MaxInt64), nil,
+	{"flush.ms", typeLong, "9223372036854775807", number(typeLong, 0, math.MaxInt64), meaningless, []origin{{name: "log.flush.interval.ms"}, {name: "log.flush.scheduler.interval.ms"}},
 		"Time after which a log is synced to disk. Syncing is a setting of the store, for all topics."},
-	{"follower.replication.throttled.replicas", typeList, "", throttled, nil,
+	{"follower.replication.throttled.replicas", typeList, "", throttled, meaningless, nil,
 		"Replicas whose replication is throttled on the follower's side. Replication is the store's."},
-	{"index.interval.bytes", typeInt, "4096", number(typeInt, 0, math.MaxInt32), nil,
+	{"index.interval.bytes", typeInt, "4096", number(typeInt, 0, math.MaxInt32), meaningless, from("log.index.interval.bytes"),
 		"Bytes between two entries of the offset index." + noMeaning},
-	{"leader.replication.throttled.replicas", typeList, "", throttled, nil,
+	{"leader.replication.throttled.replicas", typeList, "", throttled, meaningless, nil,
 		"Replicas whose replication is throttled on the leader's side. Replication is the store's."},
-	{"local.retention.bytes", typeLong, "-2", number(typeLong, -2, math.MaxInt64), nil,
+	{"local.retention.bytes", typeLong, "-2", number(typeLong, -2, math.MaxInt64), meaningless, from("log.local.retention.bytes"),
 		"Bytes kept locally of a log in tiered storage." + noRemote},
-	{"local.retention.ms", typeLong, "-2", number(typeLong, -2, math.MaxInt64), nil,
+	{"local.retention.ms", typeLong, "-2", number(typeLong, -2, math.MaxInt64), meaningless, from("log.local.retention.ms"),
 		"Time kept locally of a log in tiered storage." + noRemote},
-	{maxCompactionLag, typeLong, "9223372036854775807", number(typeLong, 1, math.MaxInt64), nil,
-		"Time after which a record must be compacted, at the latest. Only the default until the cleaner exists."},
-	{maxMessageBytes, typeInt, strconv.Itoa(defaultMaxMessage), number(typeInt, 0, math.MaxInt32), always,
+	{maxCompactionLag, typeLong, "9223372036854775807", number(typeLong, 1, math.MaxInt64), meaningless, from("log.cleaner.max.compaction.lag.ms"),
+		"Time after which a record must be compacted, at the latest. Nothing is compacted until the cleaner exists."},
+	{maxMessageBytes, typeInt, strconv.Itoa(defaultMaxMessage), number(typeInt, 0, math.MaxInt32), obeyed, from("message.max.bytes"),
 		"Largest record batch that is accepted, in bytes, its 12 bytes of overhead included; never more than the store takes in one message."},
-	{timestampAfter, typeLong, "3600000", number(typeLong, 0, math.MaxInt64), always,
+	{timestampAfter, typeLong, "3600000", number(typeLong, 0, math.MaxInt64), obeyed, from("log.message.timestamp.after.max.ms"),
 		"How far a record's timestamp may lie after the broker's time (CreateTime only)."},
-	{timestampBefore, typeLong, "9223372036854775807", number(typeLong, 0, math.MaxInt64), always,
+	{timestampBefore, typeLong, "9223372036854775807", number(typeLong, 0, math.MaxInt64), obeyed, from("log.message.timestamp.before.max.ms"),
 		"How far a record's timestamp may lie before the broker's time (CreateTime only)."},
-	{timestampType, typeString, "CreateTime", oneOf("CreateTime", logAppendTime), always,
+	{timestampType, typeString, "CreateTime", oneOf("CreateTime", logAppendTime), obeyed, from("log.message.timestamp.type"),
 		"Whether a record's timestamp is the producer's (CreateTime) or the time of its append (LogAppendTime)."},
-	{"min.cleanable.dirty.ratio", typeDouble, "0.5", ratio, nil,
-		"Share of a log that must be uncompacted before it is compacted. Only the default until the cleaner exists."},
-	{minCompactionLag, typeLong, "0", number(typeLong, 0, math.MaxInt64), always,
+	{"min.cleanable.dirty.ratio", typeDouble, "0.5", ratio, meaningless, from("log.cleaner.min.cleanable.ratio"),
+		"Share of a log that must be uncompacted before it is compacted. Nothing is compacted until the cleaner exists."},
+	{minCompactionLag, typeLong, "0", number(typeLong, 0, math.MaxInt64), meaningless, from("log.cleaner.min.compaction.lag.ms"),
 		"Time for which a record stays uncompacted, at least. Nothing is compacted until the cleaner exists."},
-	{minInsync, typeInt, "1", number(typeInt, 1, math.MaxInt32), always, // compared with the replicas by checkInsync
+	{minInsync, typeInt, "1", number(typeInt, 1, math.MaxInt32), obeyed, from("min.insync.replicas"),
 		"Replicas that must have a record before acks=all is answered. The store answers once a majority has it, whatever acks says: more than that majority is refused."},
-	{"preallocate", typeBoolean, "false", boolean, nil,
+	{"preallocate", typeBoolean, "false", boolean, meaningless, from("log.preallocate"),
 		"Whether a new file is allocated at once." + noMeaning},
-	{"remote.log.copy.disable", typeBoolean, "false", boolean, nil,
+	{"remote.log.copy.disable", typeBoolean, "false", boolean, meaningless, nil,
 		"Stops copying to tiered storage." + noRemote},
-	{"remote.log.delete.on.disable", typeBoolean, "false", boolean, nil,
+	{"remote.log.delete.on.disable", typeBoolean, "false", boolean, meaningless, nil,
 		"Deletes what is in tiered storage when it is switched off." + noRemote},
-	{"remote.storage.enable", typeBoolean, "false", boolean, nil,
+	{remoteStorage, typeBoolean, "false", boolean, refused, nil,
 		"Tiered storage." + noRemote},
-	{retentionBytes, typeLong, "-1", number(typeLong, math.MinInt64, math.MaxInt64), kept,
-		"Bytes per partition above which the oldest records are deleted; -1: no limit." + noCleaner},
-	{retentionMillis, typeLong, "604800000", number(typeLong, -1, math.MaxInt64), kept,
-		"Time after which a record is deleted; -1: never." + noCleaner},
-	{"segment.bytes", typeInt, "1073741824", number(typeInt, 1<<20, math.MaxInt32), nil,
+	{retentionBytes, typeLong, "-1", number(typeLong, math.MinInt64, math.MaxInt64), obeyed, from("log.retention.bytes"),
+		"Bytes per partition above which the oldest records are deleted; negative: no limit. Without delete in cleanup.policy it means nothing."},
+	{retentionMillis, typeLong, "604800000", number(typeLong, -1, math.MaxInt64), obeyed, []origin{{name: "log.retention.ms"}, {"log.retention.minutes", 60_000}, {"log.retention.hours", hour}},
+		"Time after which a record is deleted; -1: never. Without delete in cleanup.policy it means nothing."},
+	{"segment.bytes", typeInt, "1073741824", number(typeInt, 1<<20, math.MaxInt32), meaningless, from("log.segment.bytes"),
 		"Size of a log's files." + noMeaning},
-	{"segment.index.bytes", typeInt, "10485760", number(typeInt, 4, math.MaxInt32), nil,
+	{"segment.index.bytes", typeInt, "10485760", number(typeInt, 4, math.MaxInt32), meaningless, from("log.index.size.max.bytes"),
 		"Size of the offset index of one file." + noMeaning},
-	{"segment.jitter.ms", typeLong, "0", number(typeLong, 0, math.MaxInt64), nil,
+	{"segment.jitter.ms", typeLong, "0", number(typeLong, 0, math.MaxInt64), meaningless, []origin{{name: "log.roll.jitter.ms"}, {"log.roll.jitter.hours", hour}},
 		"Random part of segment.ms." + noMeaning},
-	{"segment.ms", typeLong, "604800000", number(typeLong, 1, math.MaxInt64), nil,
+	{"segment.ms", typeLong, "604800000", number(typeLong, 1, math.MaxInt64), meaningless, []origin{{name: "log.roll.ms"}, {"log.roll.hours", hour}},
 		"Time after which a new file is begun." + noMeaning},
-	{"unclean.leader.election.enable", typeBoolean, "false", boolean, nil,
+	{"unclean.leader.election.enable", typeBoolean, "false", boolean, meaningless, from("unclean.leader.election.enable"),
 		"Whether a replica that lacks records may become leader. Never here."},
 }
 
@@ -141,16 +164,10 @@ var byKey = func() map[string]*key {
 	return m
 }()
 
-// kept: retention that removes nothing is obeyed already.
-func kept(v string, all map[string]string) bool {
-	n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
-	return err == nil && n < 0 || slices.Equal(list(all[cleanupPolicy]), []string{"compact"})
-}
-
-// checkConfigs refuses (INVALID_CONFIG) unknown keys, values that Kafka does not
-// take, and values that we do not obey. largest is the most that
-// max.message.bytes can be.
-func checkConfigs(configs map[string]string, largest int) error {
+// checkConfigs refuses (INVALID_CONFIG), in Kafka's order and words, unknown
+// keys, values that Kafka does not take, and settings that contradict each other
+// (org.apache.kafka.storage.internals.log.LogConfig.validate).
+func checkConfigs(configs map[string]string) error {
 	names := slices.Sorted(maps.Keys(configs))
 	for _, name := range names {
 		if byKey[name] == nil {
@@ -159,29 +176,39 @@ func checkConfigs(configs map[string]string, largest int) error {
 	}
 	for _, name := range names {
 		if err := byKey[name].check(configs[name]); err != nil {
-			return refuse(kerr.InvalidConfig, "Invalid value %s for configuration %s: %v", configs[name], name, err)
+			return refuse(kerr.InvalidConfig, "%s", reason(name, configs[name], err))
 		}
 	}
 	if low, high := number64(configs, minCompactionLag), number64(configs, maxCompactionLag); low > high {
 		return refuse(kerr.InvalidConfig, "conflict topic config setting %s (%d) > %s (%d)", minCompactionLag, low, maxCompactionLag, high)
 	}
-	for _, name := range names {
-		k, v := byKey[name], configs[name]
-		if !k.isDefault(v) && (k.obeyed == nil || !k.obeyed(v, configs)) {
-			return refuse(kerr.InvalidConfig, "Invalid value %s for configuration %s: only %q is supported so far. %s", v, name, k.def, k.doc)
-		}
-	}
-	if v, ok := configs[maxMessageBytes]; ok && number64(configs, maxMessageBytes) > int64(largest) {
-		return refuse(kerr.InvalidConfig, "Invalid value %s for configuration %s: the store takes at most %d (raise max_payload of the NATS server)", v, maxMessageBytes, largest)
+	if strings.EqualFold(strings.TrimSpace(configs[remoteStorage]), "true") {
+		return refuse(kerr.InvalidConfig, "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.")
 	}
 	return nil
 }
 
-// checkInsync refuses a min.insync.replicas that an acknowledgement does not
-// stand for. Kafka takes any number at creation and then refuses every write
-// with NOT_ENOUGH_REPLICAS; a topic that cannot be written is no use here.
-func checkInsync(configs map[string]string, replicas int) error {
-	if v, quorum := number64(configs, minInsync), replicas/2+1; v > int64(quorum) {
+// reason is Kafka's ConfigException.
+func reason(name, value string, err error) string {
+	if w := sentence(""); errors.As(err, &w) {
+		return fmt.Sprintf(string(w), name)
+	}
+	if b := (badValue{}); errors.As(err, &b) {
+		value = b.value
+	}
+	return fmt.Sprintf("Invalid value %s for configuration %s: %s", value, name, strings.ReplaceAll(err.Error(), "%name", name))
+}
+
+// checkLimits refuses what Kafka takes and we cannot do, for what was changed:
+// max.message.bytes beyond largest, the most that the store takes, and a
+// min.insync.replicas that no acknowledgement of the store can stand for: it
+// says nothing of the replicas beyond a majority. More than there are replicas
+// is taken: as in Kafka, writes then get NOT_ENOUGH_REPLICAS.
+func checkLimits(configs map[string]string, changed func(name string) bool, largest, replicas int) error {
+	if v, ok := configs[maxMessageBytes]; ok && changed(maxMessageBytes) && number64(configs, maxMessageBytes) > int64(largest) {
+		return refuse(kerr.InvalidConfig, "Invalid value %s for configuration %s: the store takes at most %d (raise max_payload of the NATS server)", v, maxMessageBytes, largest)
+	}
+	if v, quorum := number64(configs, minInsync), replicas/2+1; changed(minInsync) && v > int64(quorum) && v <= int64(replicas) {
 		return refuse(kerr.InvalidConfig, "Invalid value %d for configuration %s: a write is acknowledged once %d of %d replicas have it", v, minInsync, quorum, replicas)
 	}
 	return nil
@@ -197,24 +224,38 @@ func number64(configs map[string]string, name string) int64 {
 	return n
 }
 
-// isDefault compares by meaning: "0.50" is "0.5".
-func (k *key) isDefault(v string) bool {
+// canonical is a valid value as Kafka shows it (ConfigDef.convertToString).
+func canonical(typ int8, v string) string {
 	v = strings.TrimSpace(v)
-	switch k.typ {
+	switch typ {
 	case typeInt, typeLong:
-		a, err := strconv.ParseInt(v, 10, 64)
-		b, _ := strconv.ParseInt(k.def, 10, 64)
-		return err == nil && a == b
+		if n, err := strconv.ParseInt(v, 10, 64); err == nil {
+			return strconv.FormatInt(n, 10)
+		}
 	case typeDouble:
-		a, err := strconv.ParseFloat(v, 64)
-		b, _ := strconv.ParseFloat(k.def, 64)
-		return err == nil && a == b
+		if f, err := strconv.ParseFloat(v, 64); err == nil {
+			if f == math.Trunc(f) {
+				return strconv.FormatFloat(f, 'f', 1, 64) // as Java: 1.0
+			}
+			return strconv.FormatFloat(f, 'g', -1, 64)
+		}
 	case typeBoolean:
-		return strings.EqualFold(v, k.def)
+		return strings.ToLower(v)
 	case typeList:
-		return slices.Equal(list(v), list(k.def))
+		return strings.Join(distinct(list(v)), ",")
 	}
-	return v == k.def
+	return v
+}
+
+// distinct leaves out repetitions.
+func distinct(all []string) []string {
+	var out []string
+	for _, v := range all {
+		if !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // list splits a list as Kafka does.
@@ -250,22 +291,16 @@ func number(typ int8, low, high int64) func(string) error {
 	}
 }
 
-func only(want string) func(string) error {
-	return func(v string) error {
-		if strings.TrimSpace(v) != want {
-			return fmt.Errorf("Value must be %s", want) //nolint:staticcheck // Kafka's style
-		}
-		return nil
+// gzipLevel is CompressionType.GZIP.levelValidator.
+func gzipLevel(v string) error {
+	n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 32)
+	switch {
+	case err != nil:
+		return fmt.Errorf("Not a number of type INT") //nolint:staticcheck // Kafka's words
+	case n != -1 && (n < 1 || n > 9):
+		return fmt.Errorf("Value must be between 1 and 9 or equal to -1") //nolint:staticcheck // Kafka's words
 	}
-}
-
-func either(a, b func(string) error) func(string) error {
-	return func(v string) error {
-		if b(v) == nil {
-			return nil
-		}
-		return a(v)
-	}
+	return nil
 }
 
 func oneOf(values ...string) func(string) error {
@@ -277,21 +312,27 @@ func oneOf(values ...string) func(string) error {
 	}
 }
 
+// sentence is a text without Kafka's usual beginning; %s is the key.
+type sentence string
+
+func (w sentence) Error() string { return string(w) }
+
+// badValue blames another value than the one that was set.
+type badValue struct{ value, text string }
+
+func (b badValue) Error() string { return b.text }
+
+// listOf is ConfigDef.ValidList.in: the list may be empty, repetitions are taken
+// once.
 func listOf(values ...string) func(string) error {
 	return func(v string) error {
-		parts := list(v)
-		if len(parts) == 0 {
-			return fmt.Errorf("List must not be empty") //nolint:staticcheck // Kafka's style
-		}
-		seen := map[string]bool{}
-		for _, p := range parts {
+		for _, p := range list(v) {
+			if p == "" {
+				return sentence("Configuration '%s' values must not be empty.")
+			}
 			if !slices.Contains(values, p) {
-				return fmt.Errorf("String must be one of: %s", strings.Join(values, ", ")) //nolint:staticcheck // Kafka's words
+				return badValue{p, "String must be one of: " + strings.Join(values, ", ")}
 			}
-			if seen[p] {
-				return fmt.Errorf("List must not have duplicates") //nolint:staticcheck // Kafka's style
-			}
-			seen[p] = true
 		}
 		return nil
 	}
@@ -304,13 +345,22 @@ func boolean(v string) error {
 	return nil
 }
 
+func double(v string) error {
+	if _, err := strconv.ParseFloat(strings.TrimSpace(v), 64); err != nil {
+		return fmt.Errorf("Not a number of type DOUBLE") //nolint:staticcheck // Kafka's words
+	}
+	return nil
+}
+
 func ratio(v string) error {
 	f, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
 	switch {
 	case err != nil:
 		return fmt.Errorf("Not a number of type DOUBLE") //nolint:staticcheck // Kafka's words
-	case !(f >= 0 && f <= 1):
-		return fmt.Errorf("Value must be between 0 and 1") //nolint:staticcheck // Kafka's style
+	case !(f >= 0):
+		return fmt.Errorf("Value must be at least 0") //nolint:staticcheck // Kafka's words
+	case f > 1:
+		return fmt.Errorf("Value must be no more than 1") //nolint:staticcheck // as above
 	}
 	return nil
 }
@@ -327,7 +377,8 @@ func throttled(v string) error {
 		_, err1 := strconv.ParseUint(a, 10, 31)
 		_, err2 := strconv.ParseUint(b, 10, 31)
 		if !ok || err1 != nil || err2 != nil {
-			return fmt.Errorf("must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...")
+			return badValue{"[" + strings.Join(parts, ", ") + "]",
+				"%name must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."}
 		}
 	}
 	return nil

@@ -37,10 +37,16 @@ func CheckName(name string) error {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
 		default:
 			return refuse(kerr.InvalidTopicException,
-				"Topic name is invalid: %q contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'.", name)
+				"Topic name is invalid: '%s' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'", printable(name))
 		}
 	}
 	return nil
+}
+
+// printable is a name that no client's terminal trips over.
+func printable(name string) string {
+	quoted := strconv.Quote(name)
+	return quoted[1 : len(quoted)-1]
 }
 
 // Internal reports the names under which Kafka keeps its own state. Here that

@@ -11,7 +11,7 @@ import (
 	"github.com/hanzoai/stream/pubsub"
 )
 
-// Sweep finishes deletions that were left half done and removes what creators
+// Sweep finishes deletions and growths that were left half done and removes what creators
 // that are no more (or gave up) have left, then looks for streams that no record
 // explains: those of incarnations that are over for sure are removed, the others
 // are reported and never touched. Call it at the start and whenever the
@@ -24,12 +24,20 @@ func (ts *Topics) Sweep(ctx context.Context) error {
 		return ctx.Err()
 	}
 	var errs []error
-	var left []*record
+	var left, growing []*record
 	undecided := false
 	if err := ts.deps.Table.Scan(ctx, pubsub.WatchOptions{}, 0, func(v pubsub.Value) error {
 		ts.apply(v)
 		if !v.Deleted {
 			r, err := parseRecord(v)
+			if err == nil {
+				switch mine, unfinished := ts.growable(r); {
+				case mine:
+					growing = append(growing, r)
+				case unfinished:
+					undecided = true
+				}
+			}
 			switch {
 			case err != nil || r.State == active:
 			case ts.leftover(r):
@@ -59,6 +67,19 @@ func (ts *Topics) Sweep(ctx context.Context) error {
 			continue
 		}
 		ts.deps.Logger.Info("removed what was left of a topic", logging.Topic, r.Name, "state", string(r.State))
+	}
+	for _, r := range growing {
+		key := pubsub.Token(r.Name)
+		if _, ok := ts.begin(key); !ok {
+			continue
+		}
+		err := ts.finishGrowth(ctx, key, r)
+		ts.end(key)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("finish a growth: %w", err))
+			continue
+		}
+		ts.deps.Logger.Info("finished the growth of a topic", logging.Topic, r.Name, "partitions", r.Growing)
 	}
 	return errors.Join(append(errs, ts.explain(ctx))...)
 }

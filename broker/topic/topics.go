@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -41,7 +42,10 @@ type Partitions interface {
 
 // Deps are what Topics works with.
 type Deps struct {
-	Table      pubsub.Table // kafka-topics
+	Table pubsub.Table // kafka-topics
+	// Settings is kafka-meta, whose key "configs" holds broker configs that were
+	// changed while brokers ran. nil: there are none.
+	Settings   pubsub.Table
 	Store      pubsub.Store
 	Partitions Partitions
 	// Cluster is the cluster id, kept in every stream's metadata.
@@ -67,7 +71,8 @@ type Topics struct {
 	config Config
 	deps   Deps
 
-	ready   chan struct{} // closed when the watch has caught up
+	ready   chan struct{} // closed when the watches have caught up
+	dynamic atomic.Pointer[settings]
 	kick    chan struct{} // capacity 1: unfinished work of our own, sweep soon
 	sweeps  chan struct{} // capacity 1: held while sweeping
 	flights flights
@@ -104,7 +109,7 @@ func New(c Config, d Deps) *Topics {
 	if d.Clock == nil {
 		d.Clock = time.Now
 	}
-	return &Topics{
+	ts := &Topics{
 		config:  c,
 		deps:    d,
 		ready:   make(chan struct{}),
@@ -117,13 +122,16 @@ func New(c Config, d Deps) *Topics {
 		absent:  map[string]time.Time{},
 		busy:    map[string]chan struct{}{},
 	}
+	ts.dynamic.Store(&settings{})
+	return ts
 }
 
 // AutoCreate reports auto.create.topics.enable.
 func (ts *Topics) AutoCreate() bool { return ts.config.AutoCreate }
 
 // OnChange registers fn for every change of what clients can see: old is nil for
-// a new topic, new is nil for a deleted one. Calls come one at a time and in
+// a new topic, new is nil for a deleted one; where the broker's configs change,
+// which every topic inherits, old and new are one. Calls come one at a time and in
 // order; fn must not block, nor call what asks the store. Register
 // before Run.
 func (ts *Topics) OnChange(fn func(old, new *Topic)) {
@@ -143,12 +151,29 @@ func (ts *Topics) Run(ctx context.Context) error {
 	janitor.Go(func() { ts.tidy(ctx) })
 	defer janitor.Wait()
 	defer cancel()
-	err := ts.deps.Table.Watch(ctx, pubsub.WatchOptions{Synced: func() { close(ts.ready) }}, func(v pubsub.Value) error {
+	// Whichever of the two catches up last makes it ready.
+	var behind atomic.Int32
+	behind.Store(2)
+	synced := func() {
+		if behind.Add(-1) == 0 {
+			close(ts.ready)
+		}
+	}
+	ended := make(chan error, 1)
+	janitor.Go(func() {
+		err := ts.follow(ctx, synced)
+		ended <- err
+		cancel()
+	})
+	err := ts.deps.Table.Watch(ctx, pubsub.WatchOptions{Synced: synced}, func(v pubsub.Value) error {
 		ts.apply(v)
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("follow %s: %w", ts.deps.Table.Name(), err)
+	}
+	if err := <-ended; err != nil {
+		return fmt.Errorf("follow broker configs: %w", err)
 	}
 	return nil
 }
@@ -196,7 +221,8 @@ func (ts *Topics) apply(v pubsub.Value) {
 		ts.gone[r.ID] = true
 	}
 	r := next.record
-	orphan := r != nil && r.State == creating && r.Creator == self && ts.busy[v.Key] == nil
+	unfinished := r != nil && (r.State == creating || r.State == active && r.Growing > r.Partitions)
+	orphan := unfinished && r.Creator == self && ts.busy[v.Key] == nil
 	listeners := ts.onChange
 	ts.mu.Unlock()
 

@@ -30,12 +30,34 @@ type Spec struct {
 	ValidateOnly bool
 }
 
-// ConfigValue is one topic config as DescribeConfigs and CreateTopics report it.
+// Source is where a config's value was set (Kafka's ConfigSource).
+type Source int8
+
+// Sources, the stronger first.
+const (
+	FromTopic   Source = 1 // DYNAMIC_TOPIC_CONFIG
+	FromBroker  Source = 2 // DYNAMIC_BROKER_CONFIG: of one broker
+	FromCluster Source = 3 // DYNAMIC_DEFAULT_BROKER_CONFIG: of all
+	FromStatic  Source = 4 // STATIC_BROKER_CONFIG: of the process's configuration
+	FromDefault Source = 5 // DEFAULT_CONFIG
+)
+
+// Synonym is one place where a config has a value.
+type Synonym struct {
+	Name, Value string
+	Source      Source
+}
+
+// ConfigValue is one config as DescribeConfigs and CreateTopics report it.
 type ConfigValue struct {
-	Name    string
-	Value   string
-	Default string
-	Set     bool // set on the topic itself, even to the default
-	Type    int8 // Kafka's ConfigType: 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list
-	Doc     string
+	Name  string
+	Value string
+	Null  bool // no value of its own: another key's is in force
+	// Source is where the value comes from; Synonyms are all places that have
+	// one, the strongest first.
+	Source   Source
+	Synonyms []Synonym
+	Type     int8 // Kafka's ConfigType: 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list
+	ReadOnly bool // cannot be changed while brokers run
+	Doc      string
 }

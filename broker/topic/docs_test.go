@@ -1,0 +1,116 @@
+package topic
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write docs/topic-configs.md")
+
+const docsFile = "../../docs/topic-configs.md"
+
+// TestDocs compares docs/topic-configs.md with the tables in keys.go and
+// broker_keys.go.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString(`# Topic configs
+
+Every topic config of Apache Kafka 4.3, and what becomes of it here. This page is
+written from the code: go test ./broker/topic -run TestDocs -rewrite.
+
+- **obeyed**: what happens is what Kafka documents for the value.
+- **accepted, means nothing here**: checked, kept and shown as in Kafka, without
+  effect, because it steers what does not exist here: files of a broker, its
+  replication, a cleaner that has not run.
+- **refused**: only the default is taken.
+
+A change (kafka-configs, kafka-topics, IncrementalAlterConfigs, AlterConfigs) is in
+force on the gateway that answered at once and on every other within a second, open
+partitions included. Deleting a config brings the inherited value back. Values are
+checked as Kafka checks them, and two limits are added: max.message.bytes cannot be
+more than the store takes in one message (max_payload of the NATS server less 4 KiB),
+and min.insync.replicas cannot be more than a majority of the topic's replicas unless
+it is more than all of them (then acks=all is refused, as in Kafka).
+
+cleanup.policy: a topic with compact is kept whole until the cleaner exists, as Kafka
+keeps it before its cleaner has run. With compact,delete retention is obeyed and
+compaction is still to come: what is older than retention.ms is removed, newer records
+all stay. An empty policy keeps everything.
+
+| Config | Default | Here | Inherits from | |
+|---|---|---|---|---|
+`)
+	for _, k := range keys {
+		var from []string
+		for _, o := range k.from {
+			from = append(from, o.name)
+		}
+		def := k.def
+		if def == "" {
+			def = "(empty)"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", k.name, def, k.use, strings.Join(from, ", "), k.doc)
+	}
+	b.WriteString(`
+## Broker configs that can be changed while gateways run
+
+For all brokers (--entity-default) or for the one that clients see (--entity-name 1),
+whose values stand above. They are kept in the bucket kafka-meta, key configs, and all
+gateways obey them. Everything else is a setting of the process (config.md) and
+read-only.
+
+| Config | Default | |
+|---|---|---|
+`)
+	for _, k := range brokerKeys {
+		if dynamic[k.name] == nil {
+			continue
+		}
+		def := k.def
+		if def == unset {
+			def = "(unset)"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", k.name, def, k.doc)
+	}
+	if *rewrite {
+		if err := os.WriteFile(docsFile, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(docsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != b.String() {
+		t.Error("docs/topic-configs.md is not what the code says; write it again with -rewrite")
+	}
+}
+
+// TestKeysMeanSomething: the list of what is obeyed is written down here too, so
+// that a change of keys.go is thought about.
+func TestKeysMeanSomething(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for _, k := range keys {
+		if k.use == obeyed {
+			got = append(got, k.name)
+		}
+		for _, o := range k.from {
+			if brokerByKey[o.name] == nil {
+				t.Errorf("%s inherits from %s, which is not shown", k.name, o.name)
+			}
+		}
+	}
+	want := []string{
+		"cleanup.policy", "compression.gzip.level", "compression.lz4.level", "compression.type", "compression.zstd.level", "max.message.bytes",
+		"message.timestamp.after.max.ms", "message.timestamp.before.max.ms", "message.timestamp.type", "min.insync.replicas", "retention.bytes", "retention.ms",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("obeyed are %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,112 @@
+package protocol
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/hanzoai/stream/broker/topic"
+)
+
+// AlterConfigs (key 33, v0–v2) replaces all that was set on a resource: what the
+// request leaves out is unset. Rules and refusals are those of
+// IncrementalAlterConfigs, which every newer client prefers.
+//
+// v2 flexible.
+//
+// Left out: as in IncrementalAlterConfigs. A resource given twice is
+// INVALID_REQUEST each time (Kafka never answers such a request).
+var alterConfigsAPI = api{key: 33, min: 0, max: 2, large: true, serve: (*handler).alterConfigs}
+
+func (h *handler) alterConfigs(ctx context.Context, r *request) (kmsg.Response, error) {
+	req := r.Request.(*kmsg.AlterConfigsRequest)
+	resp := req.ResponseKind().(*kmsg.AlterConfigsResponse)
+	times := make(map[configResource]int, len(req.Resources))
+	for _, rr := range req.Resources {
+		times[configResource{rr.ResourceType, rr.ResourceName}]++
+	}
+	for _, rr := range req.Resources {
+		id := configResource{rr.ResourceType, rr.ResourceName}
+		a := topic.Alteration{Replace: true, ValidateOnly: req.ValidateOnly}
+		for _, c := range rr.Configs {
+			a.Changes = append(a.Changes, topic.Change{Name: c.Name, Value: c.Value})
+		}
+		sr := kmsg.NewAlterConfigsResponseResource()
+		sr.ResourceType, sr.ResourceName = id.kind, id.name
+		sr.ErrorCode, sr.ErrorMessage = h.refusal(h.alter(ctx, id, times[id], a), false)
+		resp.Resources = append(resp.Resources, sr)
+	}
+	return resp, nil
+}
+
+// configResource is what has configs.
+type configResource struct {
+	kind kmsg.ConfigResourceType
+	name string
+}
+
+// alter carries out what a request wants of one resource, which it names so many
+// times.
+func (h *handler) alter(ctx context.Context, r configResource, times int, a topic.Alteration) error {
+	if times > 1 {
+		return refuse(kerr.InvalidRequest, "Each resource must appear at most once.")
+	}
+	switch r.kind {
+	case kmsg.ConfigResourceTypeTopic:
+		if r.name == "" {
+			return refuse(kerr.InvalidRequest, "Default topic resources are not allowed.")
+		}
+		t, err := h.backend.Topic(ctx, r.name)
+		if refusedWith(err, kerr.UnknownTopicOrPartition) {
+			return refuse(kerr.UnknownTopicOrPartition, "The topic '%s' does not exist.", r.name)
+		}
+		if err != nil {
+			return err
+		}
+		return h.backend.AlterTopic(ctx, t, a)
+	case kmsg.ConfigResourceTypeBroker:
+		if r.name == "" {
+			return h.backend.AlterBroker(ctx, "", a)
+		}
+		id, err := strconv.ParseInt(r.name, 10, 32)
+		if err != nil {
+			return refuse(kerr.InvalidRequest, "Node id must be an integer, but it is: %s", cut(r.name))
+		}
+		if !h.knows(int32(id)) {
+			return refuse(kerr.InvalidRequest, "Unexpected broker id, expected %s, but received %s", h.known(), cut(r.name))
+		}
+		return h.backend.AlterBroker(ctx, strconv.FormatInt(id, 10), a)
+	case kmsg.ConfigResourceTypeClientMetrics:
+		return refuse(kerr.InvalidRequest, "Client metrics subscriptions are not supported: clients are not asked for metrics.")
+	case kmsg.ConfigResourceTypeGroupConfig:
+		return refuse(kerr.InvalidRequest, "Group configs are not supported: they steer groups of the consumer, share and streams protocols only.")
+	case kmsg.ConfigResourceTypeBrokerLogger:
+		return refuse(kerr.InvalidRequest, "Broker loggers are not supported: log-level is a setting of the process.")
+	}
+	return refuse(kerr.InvalidRequest, "Unknown resource type %d", r.kind)
+}
+
+// knows reports a broker that clients reach through us: with one shared address
+// that is one id for all gateways.
+func (h *handler) knows(id int32) bool {
+	for _, n := range h.backend.Nodes() {
+		if n.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// known names the brokers that clients reach through us.
+func (h *handler) known() string {
+	text := ""
+	for i, n := range h.backend.Nodes() {
+		if i > 0 {
+			text += ", "
+		}
+		text += strconv.Itoa(int(n.ID))
+	}
+	return text
+}
