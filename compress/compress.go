@@ -99,55 +99,105 @@ func Decode(dst []byte, c Codec, src []byte, limit int) ([]byte, error) {
 	return dst, fmt.Errorf("%w: %d", ErrCodec, c)
 }
 
-// Encode compresses src and appends the result to dst, in the form that the
-// Java client writes (snappy: xerial frames with big-endian version fields).
+// Encode compresses src at the codec's usual level and appends the result to dst,
+// in the form that the Java client writes (snappy: xerial frames with big-endian
+// version fields).
 func Encode(dst []byte, c Codec, src []byte) ([]byte, error) {
 	switch c {
 	case None:
 		return append(dst, src...), nil
 	case Gzip:
-		z := gzipWriters.Get().(*gzip.Writer)
-		defer gzipWriters.Put(z)
-		w := appender{dst}
-		z.Reset(&w)
-		return finish(&w, z, src, c)
+		return encodeGzip(dst, src, gzip.DefaultCompression)
 	case Snappy:
 		return append(dst, xerial.EncodeStream(nil, src)...), nil
 	case LZ4:
-		z := lz4Writers.Get().(*lz4.Writer)
-		defer lz4Writers.Put(z)
-		w := appender{dst}
-		z.Reset(&w)
-		return finish(&w, z, src, c)
+		return encodeLZ4(dst, src, lz4.Fast)
 	case Zstd:
-		z := zstdWriters.Get().(*zstd.Encoder)
-		defer zstdWriters.Put(z)
-		return z.EncodeAll(src, dst), nil
+		return encodeZstd(dst, src, zstd.SpeedDefault)
 	}
 	return dst, fmt.Errorf("%w: %d", ErrCodec, c)
+}
+
+// EncodeLevel is Encode at a level as in Kafka's compression.gzip.level,
+// compression.lz4.level and compression.zstd.level; the other codecs have none. A
+// level is brought to the nearest that there is here: 1 to 9 for gzip (−1 its
+// default) and lz4, four steps for zstd.
+func EncodeLevel(dst []byte, c Codec, src []byte, level int) ([]byte, error) {
+	switch c {
+	case Gzip:
+		if level != gzip.DefaultCompression {
+			level = min(max(level, gzip.BestSpeed), gzip.BestCompression)
+		}
+		return encodeGzip(dst, src, level)
+	case LZ4:
+		return encodeLZ4(dst, src, lz4.Level1<<(min(max(level, 1), 9)-1))
+	case Zstd:
+		return encodeZstd(dst, src, zstd.EncoderLevelFromZstd(level))
+	}
+	return Encode(dst, c, src)
+}
+
+func encodeGzip(dst, src []byte, level int) ([]byte, error) {
+	p := gzipWriters.of(level, func() any {
+		z, err := gzip.NewWriterLevel(nil, level)
+		must(err)
+		return z
+	})
+	z := p.Get().(*gzip.Writer)
+	defer p.Put(z)
+	w := appender{dst}
+	z.Reset(&w)
+	return finish(&w, z, src, Gzip)
+}
+
+func encodeLZ4(dst, src []byte, level lz4.CompressionLevel) ([]byte, error) {
+	p := lz4Writers.of(int(level), func() any {
+		z := lz4.NewWriter(nil)
+		must(z.Apply(lz4.BlockSizeOption(lz4.Block64Kb), lz4.ChecksumOption(false), lz4.ConcurrencyOption(1), lz4.CompressionLevelOption(level)))
+		return z
+	})
+	z := p.Get().(*lz4.Writer)
+	defer p.Put(z)
+	w := appender{dst}
+	z.Reset(&w)
+	return finish(&w, z, src, LZ4)
+}
+
+func encodeZstd(dst, src []byte, level zstd.EncoderLevel) ([]byte, error) {
+	p := zstdWriters.of(int(level), func() any {
+		z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(level), zstd.WithWindowSize(window))
+		must(err)
+		return z
+	})
+	z := p.Get().(*zstd.Encoder)
+	defer p.Put(z)
+	return z.EncodeAll(src, dst), nil
+}
+
+// levels are pools of one codec's writers, by level.
+type levels struct{ pools sync.Map }
+
+func (l *levels) of(level int, make func() any) *sync.Pool {
+	if p, ok := l.pools.Load(level); ok {
+		return p.(*sync.Pool)
+	}
+	p, _ := l.pools.LoadOrStore(level, &sync.Pool{New: make})
+	return p.(*sync.Pool)
 }
 
 // Codec states are large, so they are reused. A reader that met an error is
 // fine after its next Reset.
 var (
 	gzipReaders = sync.Pool{New: func() any { return new(gzip.Reader) }}
-	gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+	gzipWriters levels
 	lz4Readers  = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
-	lz4Writers  = sync.Pool{New: func() any {
-		w := lz4.NewWriter(nil)
-		must(w.Apply(lz4.BlockSizeOption(lz4.Block64Kb), lz4.ChecksumOption(false), lz4.ConcurrencyOption(1)))
-		return w
-	}}
+	lz4Writers  levels
 	zstdReaders = sync.Pool{New: func() any {
 		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
 		must(err)
 		return z
 	}}
-	zstdWriters = sync.Pool{New: func() any {
-		z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
-		must(err)
-		return z
-	}}
+	zstdWriters levels
 )
 
 // must is for options that are constant.

@@ -218,3 +218,35 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestLevels: every level of Kafka's configs gives what can be read, a higher one
+// is not larger.
+func TestLevels(t *testing.T) {
+	t.Parallel()
+	text := bytes.Repeat([]byte("the quick brown fox jumps over the lazy dog; "), 50)
+	for i := range text {
+		text[i] += byte(i / 700)
+	}
+	p := append(text, payload(20_000)...)
+	for c, all := range map[Codec][]int{
+		Gzip: {-1, 1, 5, 9}, LZ4: {1, 3, 9, 17}, Zstd: {-131072, -1, 0, 1, 3, 7, 22}, Snappy: {0}, None: {0},
+	} {
+		sizes := map[int]int{}
+		for _, level := range all {
+			z, err := EncodeLevel([]byte("x"), c, p, level)
+			if err != nil {
+				t.Fatalf("%s level %d: %v", c, level, err)
+			}
+			if got, err := Decode(nil, c, z[1:], len(p)); err != nil || !bytes.Equal(got, p) {
+				t.Errorf("%s level %d: %v", c, level, err)
+			}
+			sizes[level] = len(z)
+		}
+		if low, high := sizes[all[min(1, len(all)-1)]], sizes[all[len(all)-1]]; high > low {
+			t.Errorf("%s: sizes by level %v", c, sizes)
+		}
+	}
+	if _, err := EncodeLevel(nil, 5, p, 1); !errors.Is(err, ErrCodec) {
+		t.Errorf("codec 5: %v", err)
+	}
+}

@@ -145,6 +145,17 @@ func (b Batch) SetTimes(maxTimestamp int64, logAppendTime bool) {
 	b.sum()
 }
 
+// WithRecords makes a batch with the same header and other records, encoded as
+// codec says.
+func (b Batch) WithRecords(codec int8, encoded []byte) Batch {
+	n := make(Batch, BatchHeaderSize, BatchHeaderSize+len(encoded))
+	copy(n, b)
+	binary.BigEndian.PutUint16(n[batchAttributes:], uint16(b.Attributes()&^attrCodec|int16(codec)))
+	n = append(n, encoded...)
+	n.close()
+	return n
+}
+
 func (b Batch) sum() {
 	binary.BigEndian.PutUint32(b[batchCRC:], crc32.Checksum(b[batchAttributes:], castagnoli))
 }

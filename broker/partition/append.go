@@ -296,6 +296,10 @@ func (p *Partition) commit(g *group) {
 			asked++
 			continue
 		}
+		if g.accepted > 0 && !p.insync() {
+			p.fail(g, kerr.NotEnoughReplicas, "min.insync.replicas is more than an acknowledgement of the store stands for")
+			return
+		}
 		e := p.encode(g)
 		err = p.appendOnce(ctx, g, e)
 		switch {
@@ -347,6 +351,18 @@ func (p *Partition) commit(g *group) {
 			return
 		}
 	}
+}
+
+// insync reports whether an acknowledgement stands for min.insync.replicas: the
+// store gives it once a majority of the stream's replicas have the message.
+func (p *Partition) insync() bool {
+	n := p.Config().MinInsync
+	if n <= 1 {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.replicas == 0 || n <= p.replicas/2+1
 }
 
 // appendOnce sends the message once.

@@ -96,7 +96,9 @@ func (k *checked) check(r *AppendRequest, c *Config, largest int, now int64) {
 	if c.LogAppendTime {
 		k.entry.flags |= flagLogAppendTime
 	}
-	k.times(c, now)
+	if k.times(c, now); k.err == nil {
+		k.recode(c, largest)
+	}
 }
 
 // times checks timestamps and keys. The header's max timestamp is believed if
@@ -138,7 +140,7 @@ func (k *checked) times(c *Config, now int64) {
 		t := b.BaseTimestamp() + it.Record.TimestampDelta
 		largest = max(largest, t)
 		if !c.LogAppendTime && t != -1 && (t > newest || t < oldest) {
-			badTime = append(badTime, RecordError{i, fmt.Sprintf("timestamp %d is outside of what the topic allows", t)})
+			badTime = append(badTime, RecordError{i, fmt.Sprintf("Timestamp %d of message with offset %d is out of range. The timestamp should be within [%d, %d]", t, i, oldest, newest)})
 		}
 	}
 	if it.Err() != nil {
@@ -152,7 +154,7 @@ func (k *checked) times(c *Config, now int64) {
 	}
 	if len(badTime) > 0 {
 		k.records = capped(badTime)
-		k.refuse(kerr.InvalidTimestamp, "one or more records have been rejected due to invalid timestamp")
+		k.refuse(kerr.InvalidTimestamp, "One or more records have been rejected due to invalid timestamp")
 		return
 	}
 	if implausible || late && largest != b.MaxTimestamp() {

@@ -306,13 +306,14 @@ func (h *Host) checkAll(ps []*Partition) {
 	if err != nil {
 		logs = nil
 	}
-	last := make(map[string]pubsub.Seq, len(logs))
+	bounds := make(map[string]pubsub.Bounds, len(logs))
 	for _, l := range logs {
-		last[l.Name] = l.Bounds.Last
+		bounds[l.Name] = l.Bounds
 	}
 	for i, p := range ps {
-		if s, ok := last[p.log.Name()]; ok && s == before[i].seq {
+		if b, ok := bounds[p.log.Name()]; ok && b.Last == before[i].seq {
 			p.mu.Lock()
+			p.replicas = b.Replicas
 			p.checked = h.clock()
 			if p.follow.begun && p.follow.lost == before[i].lost && p.st != nil {
 				p.follow.sure = true

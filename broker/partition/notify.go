@@ -131,6 +131,8 @@ func (p *Partition) tick(now time.Time) (check bool) {
 	waiting := len(p.waiters) > 0
 	idle := p.follow.on && !waiting && now.Sub(p.interest) > followFor
 	check = waiting && p.stop == nil && p.st != nil && (!p.follow.sure || now.Sub(p.checked) >= checkEvery)
+	// Somebody may have changed the stream's replicas.
+	check = check || p.snap.mine && p.stop == nil && p.st != nil && p.Config().MinInsync > 1 && now.Sub(p.checked) >= checkEvery
 	start := waiting && !p.follow.on
 	snapshot := p.snap.due(now)
 	old := len(p.snap.old) > 0 && !now.Before(p.snap.old[0].at)
