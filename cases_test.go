@@ -331,11 +331,10 @@ func TestC31NeverTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
 	seen := map[int64]bool{}
-	for i := range 1000 {
-		if i%150 == 149 { // the one that gave the last id
-			w.nodes[(i-1)%3].kill()
-			n := w.start()
-			w.nodes[(i-1)%3], w.nodes = n, w.nodes[:3]
+	for i := range 7000 { // more than two blocks for each of those that live
+		if i%500 == 499 {
+			w.nodes[2].kill()
+			w.nodes = append(w.nodes[:2], w.start())
 		}
 		resp := ask[*kmsg.InitProducerIDResponse](w.nodes[i%3], int16(i%6), kmsg.NewPtrInitProducerIDRequest())
 		if resp.ErrorCode != 0 || resp.ProducerEpoch != 0 || resp.ProducerID < 0 || seen[resp.ProducerID] {

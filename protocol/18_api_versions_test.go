@@ -46,7 +46,9 @@ func TestAPIVersions(t *testing.T) {
 	}
 }
 
-// TestC02VersionSet: what clients conclude from the list as a whole.
+// TestC02VersionSet: what clients conclude from the list as a whole; that it lies
+// within what Kafka serves is TestParityTable. What Produce 12 promises belongs
+// to transactions.
 func TestC02VersionSet(t *testing.T) {
 	t.Parallel()
 	have := map[int16]*api{}

@@ -271,6 +271,8 @@ func TestC15C28BytesPassThrough(t *testing.T) {
 // After a purge, written into the record first, everything is found from the
 // new start on, cold and warm, and nothing before it. The next base goes
 // on, also when everything readable is gone.
+//
+// DeleteRecords, which purges on request, belongs to its own cases.
 func TestC39AfterAPurge(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

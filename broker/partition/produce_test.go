@@ -60,6 +60,8 @@ func TestC11LogAppendTime(t *testing.T) {
 	})
 }
 
+// What the header says of the largest timestamp is not believed: not stored, not
+// looked up. Retention by that time belongs to retention.
 func TestC12MaxTimestampThatLies(t *testing.T) {
 	for _, zip := range []bool{false, true} {
 		for _, lie := range []int64{-1, -1000} {

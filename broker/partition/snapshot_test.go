@@ -333,7 +333,9 @@ func TestSnapshotsStayWithinTheirShare(t *testing.T) {
 	})
 }
 
-// A snapshot three batches older than the log, and one that was lost.
+// A snapshot three batches older than the log, and one that was lost. One that is
+// newer than the log is TestC39RestoredFromAnOlderCopy; what compaction keeps of
+// producers belongs to compaction.
 func TestC30OldOrLostSnapshot(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

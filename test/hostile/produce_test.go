@@ -82,7 +82,7 @@ func TestRow15Counts(t *testing.T) {
 
 // Row 16: bombs are stored as they are, or refused where records must be read
 // (a compacted topic), and never fill the memory, then and when looked up by
-// time.
+// time. Compaction, which decodes them in the background, belongs to compaction.
 func TestRow16Bombs(t *testing.T) {
 	r := start(t)
 	c := r.dial(t)

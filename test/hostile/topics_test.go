@@ -103,6 +103,8 @@ func TestRow21TopicNames(t *testing.T) {
 	r.goroutines += 10 // of this test's NATS connection
 }
 
+// Row 29; that a principal with ClusterAction may fetch as a replica belongs to
+// authorisation.
 func TestRow29LargeFetch(t *testing.T) {
 	r := start(t, "--fetch-max-wait", "1s", "--fetch-max-bytes", "4MiB")
 	c := r.dial(t)
