@@ -98,7 +98,7 @@ func TestRow03SlowAndSilent(t *testing.T) {
 // Row 7 and the 100 clients that never read: 10,000 requests in a row,
 // small and large answers.
 func TestRow07ClientsThatNeverRead(t *testing.T) {
-	r := start(t, "--write-timeout", "3s", "--fetch-held-bytes", "16MiB", "--queued-max-request-bytes", "32MiB")
+	r := startAside(t, "--write-timeout", "10s", "--fetch-held-bytes", "16MiB", "--queued-max-request-bytes", "32MiB")
 	c := r.dial(t)
 	c.create(t, "big", 1)
 	c.create(t, "other", 1)
@@ -142,13 +142,13 @@ func TestRow07ClientsThatNeverRead(t *testing.T) {
 			req := questions[i%len(questions)]
 			one := framed(encode(req, 1, "never reads"))
 			wg.Go(func() {
-				_ = c.SetWriteDeadline(time.Now().Add(patience))
+				_ = c.SetWriteDeadline(time.Now().Add(4 * patience))
 				// 10,000 requests; it is cut before all were taken, or it is
 				// small and the sockets hold its answers.
 				_, _ = io.Copy(c, io.LimitReader(repeat(one), int64(len(one))*10_000))
 			})
 		}
-		wg.Wait()
+		r.quiet(t)
 		testkit.Poll(t, patience, "those with large answers are closed", func() error {
 			m, err := r.tryScrape()
 			if err != nil {
@@ -162,17 +162,59 @@ func TestRow07ClientsThatNeverRead(t *testing.T) {
 		for _, c := range cs {
 			_ = c.Close()
 		}
-		// The limits above allow 48 MiB; the embedded store keeps what is read
-		// from it for a while.
-		most := stop()
+		wg.Wait()
+		most, allowed := stop(), r.resident+growth+16<<20+32<<20 // what the limits above allow
 		t.Logf("100 clients that never read: resident %.0f MiB at most, %.0f before", most/(1<<20), r.resident/(1<<20))
-		if most > r.resident+2*growth {
-			t.Errorf("100 clients that never read: resident %.0f MiB at most, %.0f before: not flat", most/(1<<20), r.resident/(1<<20))
+		if most > allowed {
+			t.Errorf("100 clients that never read: resident %.0f MiB at most, %.0f allowed: not flat", most/(1<<20), allowed/(1<<20))
 		}
 	})
 	m := r.scrape(t)
 	if m[limited("max.inflight.per.connection")] == 0 {
 		t.Error("reading has not stopped")
+	}
+}
+
+// quiet waits until nothing is answered any more but the good client: what never
+// reads has filled its sockets. From then on it must cost nothing, a good
+// client's p99 least of all: below twice its base, or 5 ms above it, which two
+// cores that others use too make of a millisecond now and then. A second process
+// that nobody attacks, measured at the same time, says what the machine allows.
+func (r *rig) quiet(t *testing.T) {
+	t.Helper()
+	twin := start(t)
+	load := func(m metrics) (n float64) {
+		for k, v := range m {
+			if strings.HasPrefix(k, "stream_kafka_requests_total") && !strings.Contains(k, "good") {
+				n += v
+			}
+		}
+		return n
+	}
+	before := load(r.scrape(t))
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); ; {
+		<-tick.C
+		now := load(r.scrape(t))
+		if now-before < 250 { // the good client makes up to 125
+			break
+		}
+		if before = now; time.Since(began) > patience {
+			t.Error("clients that read nothing are answered on and on")
+			return
+		}
+	}
+	var mine, other []time.Duration
+	var wg sync.WaitGroup
+	wg.Go(func() { other = twin.good(t, 300, nil) })
+	mine = r.good(t, 300, nil)
+	wg.Wait()
+	got, calm := quantile(mine), quantile(other)
+	most := max(2*r.p99, r.p99+5*time.Millisecond, 2*calm)
+	t.Logf("while 100 clients do not read: p99 %v, %v before, %v beside it", got, r.p99, calm)
+	if got > most {
+		t.Errorf("while 100 clients do not read a good client's p99 is %v, more than %v", got, most)
 	}
 }
 

@@ -100,6 +100,8 @@ func TestLimits(t *testing.T) {
 		{"max.connections", "5", `stream_connections_rejected_total{reason="max.connections"}`, connects(6)},
 		{"max.connections.per.ip", "5", `stream_connections_rejected_total{reason="max.connections.per.ip"}`, connects(6)},
 		{"frame.timeout", "200ms", closedFor("frame.timeout"), sends(be32(100))},
+		{"write.timeout", "500ms", closedFor("write.timeout"), neverReads},
+		{"queued.max.request.bytes", "16MiB", limited("queued.max.request.bytes"), halfSent},
 		{"connections.max.idle.ms", "1s", closedFor("connections.max.idle.ms"), sends(nil)},
 		{"max.inflight.per.connection", "5", limited("max.inflight.per.connection"), pipelines(append([]kmsg.Request{slow}, many(40, metadata)...)...)},
 		{"fetch.max.bytes", "2KiB", limited("fetch.max.bytes"), asks(fetch(12, "good", 0, 0, 1<<20, 0))},
@@ -139,6 +141,26 @@ func TestLimits(t *testing.T) {
 				return nil
 			})
 		})
+	}
+}
+
+// neverReads asks for much more than sockets hold, and takes nothing.
+func neverReads(t *testing.T, r *rig) {
+	c := r.dial(t)
+	for range 16 {
+		if err := c.send(fetch(12, "good", 0, 0, 1<<20, 0)); err != nil {
+			return
+		}
+	}
+}
+
+// halfSent begins two requests of 10 MiB and ends neither: together they are
+// more than 16 MiB.
+func halfSent(t *testing.T, r *rig) {
+	for range 2 {
+		c := r.dial(t)
+		_ = c.SetWriteDeadline(time.Now().Add(5 * time.Second))
+		_, _ = c.Write(append(be32(12<<20), make([]byte, 10<<20)...))
 	}
 }
 

@@ -48,8 +48,22 @@ type metrics map[string]float64
 // The limit on new connections is off unless args set it.
 func start(t *testing.T, args ...string) *rig {
 	t.Helper()
+	return startOn(t, "", args...)
+}
+
+// startAside is start with the store in a process of its own: the embedded one
+// keeps blocks of 8 MiB of every stream that was touched in the last seconds,
+// which would hide what clients cost.
+func startAside(t *testing.T, args ...string) *rig {
+	t.Helper()
+	return startOn(t, testkit.StartNATS(t, testkit.NATSOptions{}).URL, args...)
+}
+
+func startOn(t *testing.T, url string, args ...string) *rig {
+	t.Helper()
 	s := testkit.Start(t, testkit.Options{
-		Args: append([]string{"--sync", "1m", "--max-connection-creation-rate", "0", "--group-initial-rebalance-delay-ms", "0", "--fetch-cache-bytes", "4MiB"}, args...),
+		PubsubURL: url,
+		Args:      append([]string{"--sync", "1m", "--max-connection-creation-rate", "0", "--group-initial-rebalance-delay-ms", "0", "--fetch-cache-bytes", "4MiB"}, args...),
 		// Garbage that piles up under load by plan would hide what clients cost.
 		Env: []string{"GOMEMLIMIT=400MiB", "GOGC=50"},
 	})
