@@ -67,6 +67,7 @@ type config struct {
 	FetchMax       byteSize      `key:"fetch.max.bytes" default:"55MiB" range:"1024..2147483647" show:"plain" kafka:"fetch.max.bytes" doc:"Largest fetch answer; the first batch is always whole."`
 	FetchWait      time.Duration `key:"fetch.max.wait" default:"60s" range:"1ms.." show:"plain" doc:"Longest wait of a fetch; an early empty answer is legal."`
 	FetchHeld      byteSize      `key:"fetch.held.bytes" default:"0" range:"0.." show:"plain" doc:"Bytes of fetch answers not yet written to clients, all connections together; above it answers carry one batch each. 0: a quarter of the memory limit."`
+	FetchSessions  int           `key:"max.incremental.fetch.session.cache.slots" default:"1000" range:"0..1048576" show:"plain" kafka:"max.incremental.fetch.session.cache.slots" doc:"Fetch sessions kept, with at most 256 partitions each on average; who gets none sends full fetches. 0: none are kept."`
 	FetchCache     byteSize      `key:"fetch.cache.bytes" default:"64MiB" range:"0.." show:"plain" doc:"Newest batches kept in memory for readers at the end, all partitions together. Never above an eighth of the memory limit."`
 
 	GroupMaxSize   int           `key:"group.max.size" default:"5000" range:"1.." show:"plain" kafka:"group.max.size" group:"Limits: groups" doc:"Members of one group."`

@@ -76,6 +76,7 @@ func (l *loaded) protocolConfig() protocol.Config {
 	c.FrameTimeout, c.WriteTimeout, c.IdleTimeout = l.FrameTimeout, l.WriteTimeout, l.IdleTimeout
 	c.MaxInflight = l.MaxInflight
 	c.FetchMaxBytes, c.FetchHeldBytes, c.FetchMaxWait = int(l.FetchMax), int64(l.FetchHeld), l.FetchWait
+	c.FetchSessions = l.FetchSessions
 	return c
 }
 

@@ -22,8 +22,11 @@ import (
 //   - The first partition with records, in request order, gives at least one
 //     whole batch; all else fits into what the request's and the server's limits
 //     (fetch.max.bytes) leave.
-//   - Sessions are not kept: epochs −1 and 0 get a full answer with session id 0,
-//     others FETCH_SESSION_ID_NOT_FOUND.
+//   - Sessions (fetch_session.go): epoch 0 begins one, if there is room, −1 has
+//     none, both with a full answer; they end the session they name. Any other
+//     epoch must be the session's next (INVALID_FETCH_SESSION_EPOCH) and in the
+//     session's form of topics (FETCH_SESSION_TOPIC_ID_ERROR); a session that is
+//     not known here is FETCH_SESSION_ID_NOT_FOUND.
 //   - Isolation level 1 ends before the last stable offset and lists aborted
 //     transactions; level 0 has a null list.
 //   - An error concerns its partition only and comes with −1 in the offsets.
@@ -35,7 +38,7 @@ import (
 // v12 flexible, last fetched epoch; v13 topic ids, no names; v15 replica state;
 // v16 node endpoints (tags, never sent); v17 and v18 are for replicas.
 //
-// Left out: sessions, diverging epochs (nothing is ever truncated), preferred
+// Left out: diverging epochs (nothing is ever truncated), preferred
 // read replicas.
 var fetchAPI = api{key: 1, min: 4, max: 18, lends: true, serve: (*handler).fetch}
 
@@ -57,9 +60,13 @@ func (h *handler) fetch(ctx context.Context, r *request) (kmsg.Response, error) 
 	resp := &fetchResponse{h: h}
 	resp.FetchResponse = *req.ResponseKind().(*kmsg.FetchResponse)
 	resp.SessionID = 0
-	if req.SessionEpoch != 0 && req.SessionEpoch != -1 {
-		resp.ErrorCode = kerr.FetchSessionIDNotFound.Code
+	session, req, refused := h.sessions.begin(req)
+	if refused != nil {
+		resp.ErrorCode = h.backend.Code(refused, false)
 		return resp, nil
+	}
+	if session != nil {
+		defer h.sessions.done(session)
 	}
 	slots := h.fetchSlots(ctx, req, resp)
 	committed := req.IsolationLevel == 1
@@ -118,6 +125,9 @@ func (h *handler) fetch(ctx context.Context, r *request) (kmsg.Response, error) 
 		}
 	}
 	resp.settle(n)
+	if session != nil && !left {
+		h.sessions.answer(session, slots, resp)
+	}
 	return resp, nil
 }
 

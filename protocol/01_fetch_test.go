@@ -227,7 +227,7 @@ func TestFetchSessions(t *testing.T) {
 			r := recordsOf(w, "t0", 0, 0)
 			r.SessionID, r.SessionEpoch = 5, epoch
 			resp := ask[*kmsg.FetchResponse](p, v, r)
-			if resp.ErrorCode != code || resp.SessionID != 0 || (len(resp.Topics) == 1) != (code == 0) {
+			if resp.ErrorCode != code || (resp.SessionID != 0) != (epoch == 0) || (len(resp.Topics) == 1) != (code == 0) {
 				t.Errorf("v%d epoch %d: %+v", v, epoch, resp)
 			}
 		}

@@ -55,6 +55,7 @@ type handler struct {
 	draining <-chan struct{}
 	answers  *answers
 	limits   *limits
+	sessions *fetchSessions
 }
 
 // nodes are the brokers as one client is to be told them: a node without a host

@@ -51,6 +51,9 @@ type Config struct {
 	// FetchMaxWait caps the time a fetch waits (fetch.max.wait); an early empty
 	// answer is legal.
 	FetchMaxWait time.Duration
+	// FetchSessions is the number of fetch sessions that are kept; 0 keeps none
+	// (max.incremental.fetch.session.cache.slots).
+	FetchSessions int
 	// GoneGrace is how long the requests of a client that closed its connection
 	// may still take, those excepted that only wait for records.
 	GoneGrace time.Duration
@@ -78,6 +81,7 @@ func DefaultConfig() Config {
 		FetchMaxBytes:         55 << 20,
 		FetchHeldBytes:        max(memory/4, 64<<20),
 		FetchMaxWait:          time.Minute,
+		FetchSessions:         1000,
 		GoneGrace:             5 * time.Second,
 	}
 }
@@ -103,6 +107,7 @@ func (c Config) Validate() error {
 	check(c.MaxInflight >= 5 && c.MaxInflight <= 64, "max.inflight.per.connection", c.MaxInflight, "5 to 64")
 	check(c.FetchMaxBytes >= 1<<10, "fetch.max.bytes", c.FetchMaxBytes, "at least 1024")
 	check(c.FetchHeldBytes >= 1, "fetch.held.bytes", c.FetchHeldBytes, "at least 1")
+	check(c.FetchSessions >= 0 && c.FetchSessions <= 1<<20, "max.incremental.fetch.session.cache.slots", c.FetchSessions, "from 0 to 1048576")
 	check(c.FetchMaxWait > 0, "fetch.max.wait", c.FetchMaxWait, "above 0")
 	check(c.GoneGrace >= 0, "gone.grace", c.GoneGrace, "0 or more")
 	return errors.Join(errs...)

@@ -109,6 +109,7 @@ const (
 	limitFetchMax  = "fetch.max.bytes"
 	limitFetchHeld = "fetch.held.bytes"
 	limitFetchWait = "fetch.max.wait"
+	limitSessions  = "max.incremental.fetch.session.cache.slots"
 )
 
 // limits counts how often each of them was met. What is refused, or ends a
@@ -117,7 +118,7 @@ type limits map[string]prometheus.Counter
 
 func newLimits() *limits {
 	l := limits{}
-	for _, key := range []string{limitQueued, limitInflight, limitFetchMax, limitFetchHeld, limitFetchWait} {
+	for _, key := range []string{limitQueued, limitInflight, limitFetchMax, limitFetchHeld, limitFetchWait, limitSessions} {
 		l[key] = prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "stream_limit_hits_total", Help: "Times that a limit held something back, by its key.", ConstLabels: prometheus.Labels{"limit": key},
 		})

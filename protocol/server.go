@@ -63,6 +63,7 @@ func New(c Config, b Backend, log *slog.Logger, r prometheus.Registerer) *Server
 		backend: b, config: c, apis: map[int16]*api{}, served: apis, draining: s.draining,
 		answers: newAnswers(c.FetchHeldBytes), limits: newLimits(),
 	}
+	s.handler.sessions = newFetchSessions(c.FetchSessions, func() { s.handler.limits.hit(limitSessions) })
 	for _, a := range apis {
 		s.handler.apis[a.key] = a
 	}

@@ -69,6 +69,8 @@ func TestLimits(t *testing.T) {
 	long := fetch(12, "good", 0, 0, 1<<20, time.Minute)
 	slow := fetch(12, "good", 0, 0, 1<<30, time.Second)
 	slow.MinBytes = 1 << 30
+	session := fetch(12, "good", 0, 0, 1<<20, 0)
+	session.SessionEpoch = 0
 	many := func(n int, req kmsg.Request) []kmsg.Request {
 		var rs []kmsg.Request
 		for range n {
@@ -106,6 +108,7 @@ func TestLimits(t *testing.T) {
 		{"max.inflight.per.connection", "5", limited("max.inflight.per.connection"), pipelines(append([]kmsg.Request{slow}, many(40, metadata)...)...)},
 		{"fetch.max.bytes", "2KiB", limited("fetch.max.bytes"), asks(fetch(12, "good", 0, 0, 1<<20, 0))},
 		{"fetch.max.wait", "200ms", limited("fetch.max.wait"), asks(long)},
+		{"max.incremental.fetch.session.cache.slots", "1", limited("max.incremental.fetch.session.cache.slots"), pipelines(many(2, session)...)},
 		{"fetch.held.bytes", "1KiB", limited("fetch.held.bytes"), asks(fetch(12, "good", 0, 0, 1<<20, 0))},
 		{"group.min.session.timeout.ms", "20s", answered("JoinGroup", "INVALID_SESSION_TIMEOUT"), asks(join("g", 10_000, 1, nil))},
 		{"group.max.session.timeout.ms", "9s", answered("JoinGroup", "INVALID_SESSION_TIMEOUT"), asks(join("g", 10_000, 1, nil))},

@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 // notes the answers.
 type script struct {
 	*wire
+	ctx     context.Context
 	addr    string
 	noted   []note
 	version map[int16][2]int16
@@ -82,13 +84,14 @@ var versions = map[int16][2]int16{
 // run is the whole script. Topics: keys-a (1 partition, 10 records), keys-b (3,
 // of which 1 has records), keys-c (2, empty).
 func run(t testing.TB, addr string) []note {
-	s := &script{wire: dial(t, addr), addr: addr, version: versions}
+	s := &script{wire: dial(t, addr), ctx: t.Context(), addr: addr, version: versions}
 	s.fixture()
 	s.logDirs()
 	s.electLeaders()
 	s.reassignments()
 	s.topicPartitions()
 	s.offsetDelete()
+	s.fetchSessions()
 	return s.noted
 }
 
@@ -119,7 +122,7 @@ func (s *script) fixture() {
 			if topic == "keys-b" {
 				r.Partition = 1
 			}
-			if err := cl.ProduceSync(s.t.(*testing.T).Context(), r).FirstErr(); err != nil {
+			if err := cl.ProduceSync(s.ctx, r).FirstErr(); err != nil {
 				s.t.Fatalf("produce to %s: %v", topic, err)
 			}
 		}
