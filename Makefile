@@ -13,7 +13,7 @@ export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
 .NOTPARALLEL:
-.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim scale vuln deploy faults hostile e2e record docs-clients test clean
+.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim scale vuln deploy faults retention hostile e2e record docs-clients test clean
 
 all: build
 
@@ -97,6 +97,9 @@ record: setup ## what Apache Kafka answers, which suites compare with: writes th
 
 docs-clients: setup ## docs/clients.md, from a run of all clients
 	STREAM_E2E_BROKERS=embedded STREAM_E2E_WRITE=true $(REPORT) -dir test/e2e -progress 4 clients -count=1 -timeout 15m ./clients
+
+retention: ## retention of 1 GB per topic, 100 MB kept
+	STREAM_RETENTION=full $(REPORT) -dir test/faults retention -count=1 -timeout 20m -run '^TestRetention$$' ./...
 
 test: ## all: unit tests under the race detector, NATS versions, faults, real clients; totals at the end
 	@rm -rf .cache/report
