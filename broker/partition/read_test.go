@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -136,6 +137,46 @@ func TestC22WaitersAreWoken(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A thousand consumers that wait for ten minutes cost no goroutine each, are all
+// woken by one batch, and leave nothing behind.
+func TestC22ThousandIdleWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newWorld(t, memory.Config{}).gateway(memory.Faults{})
+		run(t, g)
+		if n, err := g.p.Available(t.Context(), 0, false); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+		before := runtime.NumGoroutine()
+		woken := make([]chan struct{}, 1000)
+		cancels := make([]func(), len(woken))
+		for i := range woken {
+			woken[i] = make(chan struct{}, 1)
+			cancels[i] = g.p.Notify(woken[i])
+		}
+		time.Sleep(10 * time.Minute)
+		if n := runtime.NumGoroutine(); n > before+10 { // some follow the news
+			t.Errorf("%d goroutines, %d before", n, before)
+		}
+		for _, ch := range woken { // a wake-up without news is allowed
+			select {
+			case <-ch:
+			default:
+			}
+		}
+		g.mustProduce(batch(1))
+		for i, ch := range woken {
+			<-ch
+			cancels[i]()
+		}
+		g.p.mu.Lock()
+		left := len(g.p.waiters)
+		g.p.mu.Unlock()
+		if left != 0 {
+			t.Errorf("%d waiters are left", left)
+		}
+	})
 }
 
 // run lets a host do its background work until the gateway is killed.
