@@ -74,7 +74,7 @@ func whole(t *testing.T, c *cluster, g *gateway) (there bool) {
 }
 
 // TestCrashAnywhere kills a gateway at every store call of a creation, a
-// deletion and a re-creation, before, after and while the call is carried out.
+// deletion, a growth and a re-creation, before, after and while the call is carried out.
 // Another gateway then sweeps, makes the topic anew if it is not there, and what
 // was late arrives: at every point the topic is whole or not there at all.
 func TestCrashAnywhere(t *testing.T) {
@@ -92,6 +92,13 @@ func TestCrashAnywhere(t *testing.T) {
 				return err
 			}
 			return g.Delete(ctx, top)
+		},
+		"grow": func(ctx context.Context, g *gateway) error {
+			top, err := g.Get(ctx, "foo")
+			if err != nil {
+				return err
+			}
+			return g.Grow(ctx, top, Growth{Partitions: crashPartitions + 2})
 		},
 		"recreate": func(ctx context.Context, g *gateway) error {
 			top, err := g.Get(ctx, "foo")
