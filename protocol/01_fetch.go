@@ -8,7 +8,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hanzoai/stream/broker/partition"
-	"github.com/hanzoai/stream/serde"
 	"github.com/hanzoai/stream/types"
 )
 
@@ -30,9 +29,9 @@ import (
 //   - Isolation level 1 ends before the last stable offset and lists aborted
 //     transactions; level 0 has a null list.
 //   - An error concerns its partition only and comes with −1 in the offsets.
-//     Records are empty, never null. zstd below v10 is
-//     UNSUPPORTED_COMPRESSION_TYPE. A leader epoch above 0 is
-//     UNKNOWN_LEADER_EPOCH. Replicas are not served: CLUSTER_AUTHORIZATION_FAILED.
+//     Records are empty, never null. zstd (KIP-110, v10) goes out in any
+//     version, as Apache Kafka 4 sends it: there are clients that ask in an older
+//     one and know it. A leader epoch above 0 is UNKNOWN_LEADER_EPOCH. Replicas are not served: CLUSTER_AUTHORIZATION_FAILED.
 //
 // v5 log start offset; v7 sessions; v9 current leader epoch; v10 zstd; v11 rack;
 // v12 flexible, last fetched epoch; v13 topic ids, no names; v15 replica state;
@@ -105,7 +104,7 @@ func (h *handler) fetch(ctx context.Context, r *request) (kmsg.Response, error) 
 	for i := range slots {
 		s := &slots[i]
 		if s.err == nil {
-			s.err = h.read(ctx, req, s, resp, i, committed, budget-n, whole)
+			s.err = h.read(ctx, s, resp, i, committed, budget-n, whole)
 		}
 		if s.err != nil {
 			if ctx.Err() != nil {
@@ -229,7 +228,7 @@ func estimate(ctx context.Context, slots []slot, committed bool) (there int, fai
 }
 
 // read fills one partition's answer, within what is left of the budget.
-func (h *handler) read(ctx context.Context, req *kmsg.FetchRequest, s *slot, resp *fetchResponse, i int, committed bool, left int, whole bool) error {
+func (h *handler) read(ctx context.Context, s *slot, resp *fetchResponse, i int, committed bool, left int, whole bool) error {
 	limit := max(min(int(s.req.PartitionMaxBytes), left), 0)
 	if whole {
 		limit = max(limit, 1)
@@ -239,9 +238,6 @@ func (h *handler) read(ctx context.Context, req *kmsg.FetchRequest, s *slot, res
 		return err
 	}
 	resp.lent = append(resp.lent, res.Release...)
-	if req.Version < 10 && holdsZstd(res.Batches) {
-		return kerr.UnsupportedCompressionType
-	}
 	s.to.HighWatermark, s.to.LastStableOffset, s.to.LogStartOffset = int64(res.HighWatermark), int64(res.LastStable), int64(res.LogStart)
 	if committed {
 		s.to.AbortedTransactions = make([]kmsg.FetchResponseTopicPartitionAbortedTransaction, len(res.Aborted))
@@ -259,21 +255,4 @@ func (h *handler) read(ctx context.Context, req *kmsg.FetchRequest, s *slot, res
 func (s *slot) fail(code int16) {
 	s.to.ErrorCode = code
 	s.to.HighWatermark, s.to.LastStableOffset, s.to.LogStartOffset = -1, -1, -1
-}
-
-// holdsZstd reports a batch that readers below v10 do not know.
-func holdsZstd(pieces [][]byte) bool {
-	for _, p := range pieces {
-		for len(p) > 0 {
-			b, rest, err := serde.ParseBatch(p)
-			if err != nil {
-				break
-			}
-			if b.Codec() == 4 {
-				return true
-			}
-			p = rest
-		}
-	}
-	return false
 }
