@@ -5,6 +5,7 @@
 #   .cache/python   a virtual environment with Python clients
 #   .cache/node     Node clients, and a Node that is new enough for them
 #   .cache/java-*   two lines of the Java client, through Maven
+#   .cache/rust     programs on Rust clients
 #   kcat            Debian's package, where this runs as root
 #
 # and downloads the Go modules. Each step is done once per content of its
@@ -108,6 +109,20 @@ install_java() {
 	publish "$dir" "java-$1"
 }
 
+# install_rust builds what Cargo.lock pins, with the version of rskafka in it.
+install_rust() {
+	local source=$here/rust dir version
+	dir=$(folder rust "$source/Cargo.toml" "$source/Cargo.lock" "$source"/*.rs)
+	need cargo "install Rust 1.85 or newer" || return
+	if [ ! -e "$dir/.done" ]; then
+		version=$(grep -A1 '^name = "rskafka"$' "$source/Cargo.lock" | sed -n 's/^version = "\(.*\)"/\1/p')
+		rm -rf "$dir"
+		RSKAFKA_VERSION=$version cargo build -q --locked --manifest-path "$source/Cargo.toml" --target-dir "$dir/target" || return
+		mv "$dir/target/debug/rskafka" "$dir/" && rm -rf "$dir/target" || return
+	fi
+	publish "$dir" rust
+}
+
 # root_apt PACKAGE...: installs Debian packages where that is possible.
 root_apt() {
 	[ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "install the package $*: this is not root on Debian"; return 1; }
@@ -130,6 +145,7 @@ try "Python clients" install_python
 try "Node clients" install_node
 try "Java client 4.3" install_java 4.3
 try "Java client 2.1" install_java 2.1
+try "Rust client" install_rust
 try "kcat" install_kcat
 
 printf '%s\n' ${missing[@]+"${missing[@]}"} >"$cache/missing"

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,6 +76,19 @@ func (r record) emptyAsNull() record {
 	return r
 }
 
+// headerMap is r with the last header of each key, sorted.
+func (r record) headerMap() record {
+	last := map[string][]byte{}
+	for _, h := range r.Headers {
+		last[h.Key] = h.Value
+	}
+	r.Headers = nil
+	for _, k := range slices.Sorted(maps.Keys(last)) {
+		r.Headers = append(r.Headers, header{k, last[k]})
+	}
+	return r
+}
+
 // start is where a read begins: at a timestamp, if set, else at an offset.
 type start struct {
 	offset int64
@@ -102,6 +116,7 @@ type limits struct {
 	noHeaderNulls   bool     // header values are never null
 	noEmpty         bool     // produces null where empty was meant
 	emptyReadsNull  bool     // reads null where empty was stored
+	headerMap       bool     // header keys are unique and sorted
 	noTombstone     bool     // never both key and value null
 	createsUnknown  bool     // makes a topic when asked to describe it
 	commitsAlone    bool     // every few seconds, and before partitions are taken away

@@ -13,6 +13,11 @@ func program(name, language, script string, run func(t testing.TB, script string
 	}}
 }
 
+const (
+	rskafkaGroups  = "no consumer groups"
+	rskafkaConfigs = "no calls about configs"
+)
+
 var programs = []library{
 	program("java", "Java", "4.3", tools.Java, limits{}),
 	program("java-2.1", "Java", "2.1", tools.Java, limits{lacks: map[string]string{
@@ -42,6 +47,21 @@ var programs = []library{
 		lacks: map[string]string{
 			"static":      "it has group.instance.id, but its close leaves the group",
 			"cooperative": "its assigners of the classic protocol are eager",
+		},
+	}),
+	program("rskafka", "Rust", "rskafka", tools.Rust, limits{
+		noHeaderNulls:  true,
+		headerMap:      true,
+		createsUnknown: true,
+		resets:         []string{"none"}, // it has no policy
+		lacks: map[string]string{
+			"idempotent":     "no producer ids",
+			"resume":         rskafkaGroups,
+			"rebalance":      rskafkaGroups,
+			"static":         rskafkaGroups,
+			"cooperative":    rskafkaGroups,
+			"configs":        rskafkaConfigs,
+			"add-partitions": "no CreatePartitions",
 		},
 	}),
 }

@@ -29,6 +29,7 @@ import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
@@ -77,6 +78,7 @@ public class Client {
                 e.printStackTrace();
                 Throwable cause = e instanceof ExecutionException ? e.getCause() : e;
                 answer.put("error", cause.toString());
+                if (cause instanceof OffsetOutOfRangeException) answer.put("code", Errors.OFFSET_OUT_OF_RANGE.code()); // the consumer's own
                 if (cause instanceof ApiException) answer.put("code", Errors.forException(cause).code());
             }
             say(answer);

@@ -138,3 +138,9 @@ func Java(t testing.TB, line string, args ...string) Run {
 		"-cp", dir + "/classes:" + dir + "/libs/*", "Client",
 	}, args...)}
 }
+
+// Rust is a run of a program of test/e2e/rust.
+func Rust(t testing.TB, name string, args ...string) Run {
+	t.Helper()
+	return Run{Path: installed(t, filepath.Join("rust", name)), Args: args}
+}
