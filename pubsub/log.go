@@ -73,8 +73,9 @@ type Log interface {
 	Append(ctx context.Context, prev Seq, e Entry) (Seq, error)
 
 	// Read returns stored messages from the first with sequence >= from, in
-	// order, from any replica: what it returns is true, what it leaves out may
-	// exist (stale replica, hole, end). Holes show in the sequences. An empty
+	// order, from any replica: what it returns is true, or was a moment ago (a
+	// reader that goes on at once may get what was read ahead for it), what it
+	// leaves out may exist (stale replica, hole, end). Holes show in the sequences. An empty
 	// result without error means only that this replica knew of none. A read
 	// that breaks off returns what came before the break, without error if
 	// that is at least one message; else ErrUnavailable or ErrNotFound (no such log).

@@ -72,7 +72,7 @@ func Connect(ctx context.Context, cfg Config) (*Store, error) {
 		cfg: cfg, apiPrefix: cfg.apiPrefix(), newsRoot: cfg.newsRoot(),
 		seed: maphash.MakeSeed(), apiSlots: make(chan struct{}, cfg.MaxAPIInflight),
 		wake:     make(chan struct{}, 1),
-		runAfter: runAfter, runIdle: runIdle,
+		runAfter: runAfter, runIdle: runIdle, runFresh: runFresh,
 		down: make(map[*conn]bool), follows: make(map[*follow]struct{}), serves: make(map[*serve]struct{}),
 	}
 	st.life, st.end = context.WithCancel(context.Background())

@@ -64,7 +64,7 @@ func TestContractRuns(t *testing.T) {
 	t.Run("suite", func(t *testing.T) {
 		contract.Run(t, func(t *testing.T) pubsub.Store {
 			st := connect(t, jetstream.Config{InProcess: srv})
-			st.SetRuns(1, time.Second)
+			st.SetRuns(1, time.Second, time.Second)
 			return st
 		})
 	})
@@ -86,7 +86,7 @@ func TestContractServers(t *testing.T) {
 			srv := testkit.StartNATS(t, testkit.NATSOptions{Version: v})
 			contract.Run(t, func(t *testing.T) pubsub.Store {
 				st := connect(t, jetstream.Config{URL: srv.URL})
-				st.SetRuns(1, time.Second)
+				st.SetRuns(1, time.Second, time.Second)
 				return st
 			})
 		})

@@ -10,8 +10,14 @@ func (st *Store) SetBatched(on bool) {
 }
 
 // SetRuns makes consumers for readers that have read after bytes in one go, which
-// wait so long. Call it before the first read.
-func (st *Store) SetRuns(after int, idle time.Duration) { st.runAfter, st.runIdle = after, idle }
+// wait so long; fresh is how old what they read ahead may be. Call it before the
+// first read.
+func (st *Store) SetRuns(after int, idle, fresh time.Duration) {
+	st.runAfter, st.runIdle, st.runFresh = after, idle, fresh
+}
+
+// Ahead is the number of bytes read ahead.
+func (st *Store) Ahead() int { return int(st.ahead.Load()) }
 
 // Runs is the number of consumers of sequential reads.
 func (st *Store) Runs() int { return int(st.runs.Load()) }

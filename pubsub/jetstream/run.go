@@ -31,6 +31,12 @@ const (
 	maxRuns, maxLogRuns = 256, 8
 	// runPull is the most messages asked for at once.
 	runPull = 256
+	// maxAhead bounds the bytes read ahead for all readers together. After a read
+	// as much is asked for again, so that the server works while the client does:
+	// for readers that come again at once, and what is older than runFresh when
+	// they do is not given to them.
+	maxAhead = 32 << 20
+	runFresh = 200 * time.Millisecond
 	// runTrouble puts off the next consumer after one could not be made.
 	runTrouble = -64 << 20
 )
@@ -55,6 +61,14 @@ type run struct {
 	next uint64
 	size int // of its messages, rather too large
 	idle *time.Timer
+
+	reply string // of the last pull
+	asked int    // messages of it that have not been taken yet
+	ahead int64  // bytes of Store.ahead: they were asked for before anyone wanted them
+	dry   bool   // nothing more can be had
+
+	kept  time.Time // when it began to wait for the next read
+	quick bool      // the last read came soon after the one before
 }
 
 // noteRead remembers where a read from sequence from has ended.
@@ -104,6 +118,12 @@ func (l *log) takeRun(ctx context.Context, from uint64) *run {
 			l.runs.idle = append(l.runs.idle[:i], l.runs.idle[i+1:]...)
 			l.runs.mu.Unlock()
 			r.idle.Stop()
+			waited := time.Since(r.kept)
+			r.quick = waited < l.st.runFresh/4
+			if r.dry || lost(r.cur.lost) || r.asked > 0 && waited > l.st.runFresh {
+				l.endRun(r)
+				return nil
+			}
 			return r
 		}
 	}
@@ -130,6 +150,7 @@ func (l *log) keepRun(r *run) {
 	} else {
 		r.idle.Reset(l.st.runIdle)
 	}
+	r.kept = time.Now()
 	l.runs.mu.Lock()
 	l.runs.idle = append(l.runs.idle, r)
 	var old *run
@@ -158,85 +179,115 @@ func (l *log) expireRun(r *run) {
 }
 
 func (l *log) endRun(r *run) {
+	l.st.ahead.Add(-r.ahead)
 	r.cur.close()
 	l.st.runs.Add(-1)
 }
 
 // readRun reads through a consumer. No messages and no error mean that a Direct
-// Get has to be asked.
+// Get has to be asked. What was asked for and not wanted any more is for the next
+// read.
 func (l *log) readRun(ctx context.Context, r *run, limit pubsub.Limit) (ms []pubsub.Message, err error) {
-	good := false
-	defer func() {
-		if good {
-			l.keepRun(r)
-		} else {
+	l.st.ahead.Add(-r.ahead)
+	r.ahead = 0
+	r.cur.s.timer.Reset(l.st.cfg.ReadTimeout)
+	for size := 0; size < limit.MaxBytes && len(ms) < limit.MaxMessages; {
+		var m *pubsub.Message
+		if r.asked == 0 && !r.dry {
+			n := 1
+			if r.size > 0 {
+				n = min(max(1, (limit.MaxBytes-size)/r.size), limit.MaxMessages-len(ms), runPull)
+			}
+			err = l.pull(r, n)
+		}
+		if err == nil && !r.dry {
+			m, err = l.nextOfRun(ctx, r)
+		}
+		if m == nil {
 			l.endRun(r)
-		}
-	}()
-	size := 0
-	for size < limit.MaxBytes && len(ms) < limit.MaxMessages {
-		n := min(max(1, (limit.MaxBytes-size)/max(1, r.size)), limit.MaxMessages-len(ms), runPull)
-		if r.size == 0 {
-			n = 1
-		}
-		got, err := l.pullRun(ctx, r, n)
-		for i := range got {
-			size += got[i].Size
-		}
-		ms = append(ms, got...)
-		if len(got) < n || err != nil {
 			return ms, err
 		}
+		size += m.Size
+		ms = append(ms, *m)
 	}
-	good = true
+	r.cur.s.timer.Stop()
+	if r.quick && r.asked == 0 && !r.dry {
+		l.readAhead(r, min(len(ms), runPull))
+	}
+	l.keepRun(r)
 	return ms, nil
 }
 
-// pullRun asks for n messages. Fewer without an error: there are no more, or the
-// consumer is of no more use.
-func (l *log) pullRun(ctx context.Context, r *run, n int) (ms []pubsub.Message, err error) {
-	cur, s := r.cur, r.cur.s
-	reply := s.reply()
-	req := append(strconv.AppendInt([]byte(`{"no_wait":true,"batch":`), int64(n), 10), '}')
-	if err := cur.c.send(&nats.Msg{Subject: l.st.apiPrefix + "CONSUMER.MSG.NEXT." + l.name + "." + cur.name, Reply: reply, Data: req}); err != nil {
-		return nil, err
+// readAhead asks for n messages that the next read will want.
+func (l *log) readAhead(r *run, n int) {
+	r.ahead = int64(n * r.size)
+	if l.st.ahead.Add(r.ahead) > maxAhead {
+		l.st.ahead.Add(-r.ahead)
+		r.ahead = 0
+	} else if l.pull(r, n) != nil {
+		r.dry = true
 	}
-	s.timer.Reset(l.st.cfg.ReadTimeout)
-	defer s.timer.Stop()
-	for len(ms) < n {
+}
+
+func lost(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// pull asks for n messages.
+func (l *log) pull(r *run, n int) error {
+	r.reply = r.cur.s.reply()
+	req := append(strconv.AppendInt([]byte(`{"no_wait":true,"batch":`), int64(n), 10), '}')
+	err := r.cur.c.send(&nats.Msg{Subject: l.st.apiPrefix + "CONSUMER.MSG.NEXT." + l.name + "." + r.cur.name, Reply: r.reply, Data: req})
+	if err == nil {
+		r.asked = n
+	}
+	return err
+}
+
+// nextOfRun takes one message of those asked for. None without an error: there
+// are no more, or the consumer is of no more use.
+func (l *log) nextOfRun(ctx context.Context, r *run) (*pubsub.Message, error) {
+	cur, s := r.cur, r.cur.s
+	for {
 		var m *nats.Msg
 		select {
 		case m = <-s.ch:
 		default:
+			s.timer.Reset(l.st.cfg.ReadTimeout)
 			select {
 			case m = <-s.ch:
 			case <-cur.lost:
-				return ms, fmt.Errorf("%w: connection lost", errNoAnswer)
+				return nil, fmt.Errorf("%w: connection lost", errNoAnswer)
 			case <-s.timer.C:
-				return ms, fmt.Errorf("%w within %v", errNoAnswer, l.st.cfg.ReadTimeout)
+				return nil, fmt.Errorf("%w within %v", errNoAnswer, l.st.cfg.ReadTimeout)
 			case <-ctx.Done():
-				return ms, fmt.Errorf("%w: %w", errNoAnswer, ctx.Err())
+				return nil, fmt.Errorf("%w: %w", errNoAnswer, ctx.Err())
 			}
 		}
 		if strings.HasPrefix(m.Subject, s.prefix) {
-			if m.Subject == reply {
-				return ms, nil
+			if m.Subject == r.reply {
+				return nil, nil
 			}
 			continue
 		}
 		p, ok := parsePosition(m.Reply)
 		if !ok || p.count != cur.count+1 || p.seq < r.next {
-			return ms, nil
+			return nil, nil
 		}
 		cur.count = p.count
+		r.asked--
+		// Where the log ends the server says no more about what it did not send.
+		r.dry = p.pending == 0
 		r.next = p.seq + 1
 		r.size = max(len(m.Data), r.size-r.size/8)
-		ms = append(ms, message(m, p))
-		if len(s.ch) == 0 {
-			s.timer.Reset(l.st.cfg.ReadTimeout)
-		}
+		msg := message(m, p)
+		return &msg, nil
 	}
-	return ms, nil
 }
 
 // message is a message as a consumer delivers it.

@@ -69,7 +69,7 @@ func TestRun(t *testing.T) {
 	}
 	t.Cleanup(srv.Stop)
 	st := connect(t, jetstream.Config{InProcess: srv, ReadTimeout: 2 * time.Second})
-	st.SetRuns(3*size, 300*time.Millisecond)
+	st.SetRuns(3*size, 300*time.Millisecond, 0)
 	if err := st.CreateLog(t.Context(), pubsub.LogConfig{Name: "r", Subject: "r.0"}); err != nil {
 		t.Fatal(err)
 	}
@@ -181,10 +181,10 @@ func TestRun(t *testing.T) {
 // TestRunFails: what goes wrong under a consumer is told as without one.
 func TestRunFails(t *testing.T) {
 	const size = 200_000
-	prepare := func(t *testing.T, c embedded.Config) (*embedded.Server, *jetstream.Store, *reader) {
-		srv := startEmbedded(t, c)
+	prepare := func(t *testing.T, fresh time.Duration) (*embedded.Server, *jetstream.Store, *reader) {
+		srv := startEmbedded(t, embedded.Config{})
 		st := connect(t, jetstream.Config{InProcess: srv, ReadTimeout: time.Second, APITimeout: time.Second})
-		st.SetRuns(1, time.Minute)
+		st.SetRuns(1, time.Minute, fresh)
 		if err := st.CreateLog(t.Context(), pubsub.LogConfig{Name: "r", Subject: "r.0"}); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +199,7 @@ func TestRunFails(t *testing.T) {
 		return srv, st, r
 	}
 	t.Run("the log is deleted", func(t *testing.T) {
-		_, st, r := prepare(t, embedded.Config{})
+		_, st, r := prepare(t, 0)
 		if err := st.DeleteLog(t.Context(), "r"); err != nil {
 			t.Fatal(err)
 		}
@@ -208,14 +208,23 @@ func TestRunFails(t *testing.T) {
 		}
 	})
 	t.Run("the server stops", func(t *testing.T) {
-		srv, _, r := prepare(t, embedded.Config{})
+		srv, st, r := prepare(t, time.Minute)
+		if st.Ahead() == 0 {
+			t.Error("nothing is read ahead")
+		}
 		srv.Stop()
+		testkit.Poll(t, 5*time.Second, "the loss of the connections", func() error {
+			if st.Connected() {
+				return errors.New("connected")
+			}
+			return nil
+		})
 		if _, err := r.l.Read(t.Context(), r.next, pubsub.Limit{}); !errors.Is(err, pubsub.ErrUnavailable) {
 			t.Errorf("read: %v, want %v", err, pubsub.ErrUnavailable)
 		}
 	})
 	t.Run("the caller gives up", func(t *testing.T) {
-		_, st, r := prepare(t, embedded.Config{})
+		_, st, r := prepare(t, time.Minute)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		ms, err := r.l.Read(ctx, r.next, pubsub.Limit{MaxBytes: 4 << 20})
@@ -225,10 +234,49 @@ func TestRunFails(t *testing.T) {
 		for r.next <= 20 {
 			r.read(pubsub.Limit{MaxBytes: 1})
 		}
-		_ = st
+		if n := r.read(pubsub.Limit{}); n != 0 || st.Ahead() != 0 || st.Runs() != 0 {
+			t.Errorf("after the end: %d messages, %d bytes ahead, %d consumers", n, st.Ahead(), st.Runs())
+		}
+	})
+	t.Run("the reader comes back late", func(t *testing.T) {
+		_, st, r := prepare(t, time.Second)
+		for st.Ahead() == 0 {
+			if r.next > 20 {
+				t.Fatal("nothing is read ahead")
+			}
+			r.read(pubsub.Limit{MaxBytes: 1})
+		}
+		late := time.Now()
+		testkit.Poll(t, 5*time.Second, "some time", func() error {
+			if time.Since(late) < 1100*time.Millisecond {
+				return errors.New("too early")
+			}
+			return nil
+		})
+		if err := st.DeleteLog(t.Context(), "r"); err != nil {
+			t.Fatal(err)
+		}
+		if ms, err := r.l.Read(t.Context(), r.next, pubsub.Limit{}); !errors.Is(err, pubsub.ErrNotFound) {
+			t.Errorf("read: %d messages, %v, want %v", len(ms), err, pubsub.ErrNotFound)
+		}
+		if st.Ahead() != 0 || st.Runs() != 0 {
+			t.Errorf("%d bytes ahead, %d consumers", st.Ahead(), st.Runs())
+		}
+	})
+	t.Run("other sizes", func(t *testing.T) {
+		_, st, r := prepare(t, time.Minute)
+		for _, limit := range []pubsub.Limit{{MaxMessages: 4}, {MaxBytes: 1}, {MaxBytes: 1}, {MaxBytes: 2*size + 1}, {MaxMessages: 2}, {}} {
+			r.read(limit)
+			if r.next <= 20 && st.Runs() != 1 {
+				t.Fatalf("%d consumers at %d", st.Runs(), r.next)
+			}
+		}
+		if r.next != 21 {
+			t.Errorf("read up to %d of 20", r.next-1)
+		}
 	})
 	t.Run("closed", func(t *testing.T) {
-		_, st, r := prepare(t, embedded.Config{})
+		_, st, r := prepare(t, time.Minute)
 		st.Close()
 		if _, err := r.l.Read(t.Context(), r.next, pubsub.Limit{}); !errors.Is(err, pubsub.ErrUnavailable) {
 			t.Errorf("read: %v, want %v", err, pubsub.ErrUnavailable)

@@ -30,8 +30,10 @@ type Store struct {
 	seed    maphash.Seed
 
 	runs     atomic.Int64 // consumers of sequential reads
+	ahead    atomic.Int64 // bytes that these read ahead
 	runAfter int          // set by tests before the first read, as runIdle
 	runIdle  time.Duration
+	runFresh time.Duration
 
 	apiSlots chan struct{} // one per API call in flight
 
