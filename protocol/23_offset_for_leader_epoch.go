@@ -13,8 +13,8 @@ import (
 // ended, so that they notice a log that was cut. Logs are never cut here and the
 // epoch is 0 for ever:
 //
-//   - Epoch 0 ends at the log's end. About any other epoch nothing is known: −1, −1
-//     without error, as in Kafka.
+//   - Epoch 0 ends at the log's end. About a later one, and −1, nothing is known: −1,
+//     −1 without error. One before all others, below −1, ended where the log starts.
 //   - A current epoch above 0 is UNKNOWN_LEADER_EPOCH, one below that is not −1
 //     FENCED_LEADER_EPOCH.
 //   - Errors carry −1, −1.
@@ -47,16 +47,20 @@ func (h *handler) offsetForLeaderEpoch(ctx context.Context, r *request) (kmsg.Re
 				sp.ErrorCode = h.backend.Code(err, false)
 				continue
 			}
-			if rp.LeaderEpoch != 0 {
+			if rp.LeaderEpoch > 0 || rp.LeaderEpoch == -1 {
 				continue
 			}
 			work.add(func() {
-				res, err := p.Lookup(ctx, partition.LookupRequest{Timestamp: partition.Latest})
+				at := partition.Latest
+				if rp.LeaderEpoch < 0 {
+					at = partition.Earliest
+				}
+				res, err := p.Lookup(ctx, partition.LookupRequest{Timestamp: at})
 				if err != nil {
 					sp.ErrorCode = h.backend.Code(err, false)
 					return
 				}
-				sp.LeaderEpoch, sp.EndOffset = 0, int64(res.Offset)
+				sp.LeaderEpoch, sp.EndOffset = rp.LeaderEpoch, int64(res.Offset)
 			})
 		}
 	}

@@ -32,7 +32,7 @@ func TestOffsetForLeaderEpoch(t *testing.T) {
 			{topic: "t1", partition: 1, current: 0, asked: 0, epoch: 0, end: 0},
 			{topic: "t1", current: 0, asked: 1, epoch: -1, end: -1},
 			{topic: "t1", current: 0, asked: -1, epoch: -1, end: -1},
-			{topic: "t1", current: 0, asked: -5, epoch: -1, end: -1},
+			{topic: "t1", current: 0, asked: -5, epoch: -5, end: 0},
 			{topic: "t1", current: 1, asked: 0, code: kerr.UnknownLeaderEpoch.Code, epoch: -1, end: -1},
 			{topic: "t1", current: -2, asked: 0, code: kerr.FencedLeaderEpoch.Code, epoch: -1, end: -1},
 			{topic: "t1", partition: 2, current: 0, asked: 0, code: kerr.KafkaStorageError.Code, epoch: -1, end: -1},

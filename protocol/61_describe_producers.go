@@ -12,7 +12,8 @@ import (
 //   - Their last timestamp is the time of the last append, where Kafka shows the
 //     largest timestamp of the batch.
 //   - None has a transaction: coordinator epoch −1, start of the transaction −1.
-//   - An unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION.
+//   - An unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION, the latter without
+//     a text, and what can be no topic INVALID_TOPIC_EXCEPTION.
 //   - A partition named twice is answered once.
 var describeProducersAPI = api{key: 61, min: 0, max: 0, lends: true, large: true, serve: (*handler).describeProducers}
 
@@ -37,9 +38,14 @@ func (h *handler) describeProducers(ctx context.Context, r *request) (kmsg.Respo
 			st.Partitions = append(st.Partitions, kmsg.NewDescribeProducersResponseTopicPartition())
 			sp := &st.Partitions[len(st.Partitions)-1]
 			sp.Partition = n
-			p, err := h.partitionOf(ctx, find, rt.Topic, n)
+			t, err := find(rt.Topic)
 			if err != nil {
 				sp.ErrorCode, sp.ErrorMessage = h.refusal(err, false)
+				continue
+			}
+			p, err := h.backend.Partition(ctx, t, n)
+			if err != nil {
+				sp.ErrorCode = h.backend.Code(err, false)
 				continue
 			}
 			work.add(func() {

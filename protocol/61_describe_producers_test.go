@@ -37,7 +37,7 @@ func TestDescribeProducers(t *testing.T) {
 		}
 		same(t, "producers", ps[0].ActiveProducers, []kmsg.DescribeProducersResponseTopicPartitionActiveProducer{active(7, 3, 41, 1700000000000), active(9, 0, -1, 5)})
 		for i, code := range []int16{0, 0, kerr.KafkaStorageError.Code, kerr.UnknownTopicOrPartition.Code} {
-			if ps[i].Partition != int32(i) || ps[i].ErrorCode != code || (ps[i].ErrorMessage != nil) != (code != 0) {
+			if ps[i].Partition != int32(i) || ps[i].ErrorCode != code || (ps[i].ErrorMessage != nil) != (code == kerr.KafkaStorageError.Code) {
 				t.Errorf("partition %d: %+v, want %d", i, ps[i], code)
 			}
 			if i > 0 && len(ps[i].ActiveProducers) != 0 {

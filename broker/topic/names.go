@@ -26,7 +26,7 @@ func refuse(k *kerr.Error, format string, args ...any) error {
 func CheckName(name string) error {
 	switch {
 	case name == "":
-		return refuse(kerr.InvalidTopicException, "Topic name is invalid: the empty string is not allowed.")
+		return refuse(kerr.InvalidTopicException, "Topic name is invalid: the empty string is not allowed")
 	case name == "." || name == "..":
 		return refuse(kerr.InvalidTopicException, "Topic name is invalid: '%s' is not allowed.", name)
 	case len(name) > maxName:

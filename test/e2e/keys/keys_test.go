@@ -145,6 +145,10 @@ type difference struct{ answer, why string }
 
 // differences, by the name of the request.
 var differences = map[string]difference{
+	"after all: offset at -3": {
+		`{"Topics":[{"Partitions":[{"ErrorCode":0,"LeaderEpoch":-1,"Offset":-1,"OldStyleOffsets":null,"Partition":0,"Timestamp":-1}],"Topic":"keys-log"}]}`,
+		"Kafka finds a record that was deleted, as long as its segment is there",
+	},
 	"DescribeTopicPartitions v0: empty name": {
 		`{"NextCursor":null,"Topics":[{"AuthorizedOperations":3576,"ErrorCode":17,"IsInternal":false,"Partitions":null,"Topic":"","TopicID":"zero"},{"AuthorizedOperations":3576,"ErrorCode":0,"IsInternal":false,"Partitions":[{"EligibleLeaderReplicas":[],"ErrorCode":0,"ISR":[1],"LastKnownELR":[],"LeaderEpoch":0,"LeaderID":1,"OfflineReplicas":null,"Partition":0,"Replicas":[1]}],"Topic":"keys-a","TopicID":"set"}]}`,
 		"Kafka fails as a whole, with −1 on each topic",

@@ -62,7 +62,9 @@ func clean(v any) any {
 				v[k] = records(v[k])
 			case "Dir":
 				v[k] = v[k] != ""
-			case "Size", "TotalBytes", "UsableBytes":
+			case "ProducerID":
+				v[k] = v[k] != json.Number("-1")
+			case "Size", "TotalBytes", "UsableBytes", "LastTimestamp":
 				v[k] = sign(v[k])
 			default:
 				v[k] = clean(v[k])

@@ -32,7 +32,7 @@ type note struct{ name, answer string }
 func (s *script) each(name string, make func() kmsg.Request) {
 	s.t.Helper()
 	r := s.version[make().Key()]
-	if r[1] == 0 && r[0] == 0 && !slices.Contains([]int16{46, 47, 75}, make().Key()) {
+	if r[1] == 0 && r[0] == 0 && !slices.Contains([]int16{46, 47, 61, 75}, make().Key()) {
 		s.t.Fatalf("key %d is not served", make().Key())
 	}
 	for v := r[0]; v <= r[1]; v++ {
@@ -50,6 +50,7 @@ func (s *script) once(name string, v int16, req kmsg.Request) {
 
 // sorted puts in order what Kafka answers in the order of a hash table.
 func sorted(req kmsg.Request, resp kmsg.Response) {
+	sortedLog(resp)
 	switch r := resp.(type) {
 	case *kmsg.DescribeLogDirsResponse:
 		for _, d := range r.Dirs {
@@ -79,6 +80,7 @@ func (s *script) note(name string, resp kmsg.Response) {
 // the same.
 var versions = map[int16][2]int16{
 	35: {1, 5}, 43: {0, 2}, 45: {0, 1}, 46: {0, 0}, 47: {0, 0}, 75: {0, 0},
+	21: {0, 2}, 23: {2, 4}, 61: {0, 0},
 }
 
 // run is the whole script. Topics: keys-a (1 partition, 10 records), keys-b (3,
@@ -92,6 +94,7 @@ func run(t testing.TB, addr string) []note {
 	s.topicPartitions()
 	s.offsetDelete()
 	s.fetchSessions()
+	s.logs()
 	return s.noted
 }
 
