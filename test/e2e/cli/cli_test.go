@@ -20,6 +20,7 @@ func TestTools(t *testing.T) {
 	broker.Each(t, []string{broker.Embedded}, func(t *testing.T, b *broker.Broker) {
 		t.Run("topics", func(t *testing.T) { topics(t, b) })
 		t.Run("console", func(t *testing.T) { console(t, b) })
+		t.Run("configs", func(t *testing.T) { configs(t, b) })
 		t.Run("groups", func(t *testing.T) { groups(t, b) })
 		t.Run("get-offsets", func(t *testing.T) { getOffsets(t, b) })
 		t.Run("perf", func(t *testing.T) { perf(t, b) })
