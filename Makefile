@@ -13,7 +13,7 @@ export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
 .NOTPARALLEL:
-.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim scale vuln deploy faults retention hostile e2e record docs-clients test clean
+.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim scale vuln deploy faults retention hostile e2e record nightly docs-clients test clean
 
 all: build
 
@@ -94,6 +94,10 @@ $(addprefix e2e-,$(E2E)): e2e-%:
 
 record: setup ## what Apache Kafka answers, which suites compare with: writes the recorded files anew
 	cd test/e2e && STREAM_RECORD=1 STREAM_E2E_BROKERS=kafka go test -count=1 -timeout 15m ./keys
+
+nightly: setup ## what is too long for CI: every client on every kind of broker, Apache Kafka first
+	$(MAKE) e2e-clients BROKERS=kafka
+	STREAM_E2E_FULL=true $(MAKE) e2e-clients
 
 docs-clients: setup ## docs/clients.md, from a run of all clients
 	STREAM_E2E_BROKERS=embedded STREAM_E2E_WRITE=true $(REPORT) -dir test/e2e -progress 4 clients -count=1 -timeout 15m ./clients
