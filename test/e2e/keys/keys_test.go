@@ -35,7 +35,7 @@ func TestAnswers(t *testing.T) {
 			write(t, path, got)
 			return
 		}
-		compare(t, b.Kind, got, read(t, path))
+		compare(t, b.Kind, got, read(t, path), differences)
 	})
 }
 
@@ -116,7 +116,7 @@ func kafkaName(key int16) string {
 
 // compare fails for each answer that differs, unless differences has it. What it
 // has must be different, so that the list shrinks.
-func compare(t *testing.T, kind string, got, want []note) {
+func compare(t *testing.T, kind string, got, want []note, differences map[string]difference) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Errorf("%d answers, recorded are %d: make record", len(got), len(want))

@@ -65,3 +65,18 @@ func tier(name string) string {
 	}
 	return "1"
 }
+
+// KafkaSource is a run of a Java source file of test/e2e/java on Kafka's
+// libraries.
+func KafkaSource(t testing.TB, file string, args ...string) Run {
+	t.Helper()
+	java, err := exec.LookPath("java")
+	if err != nil {
+		Missing(t, "%v", err)
+	}
+	return Run{Path: java, Args: append([]string{
+		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+		"-Dlog4j2.configurationFile=" + filepath.Join(testkit.Root(), "test/e2e/kafka/log4j2.xml"),
+		"-cp", installed(t, "kafka/libs") + "/*", filepath.Join(testkit.Root(), "test/e2e/java", file),
+	}, args...)}
+}
