@@ -121,3 +121,30 @@ func TestC07GrownTopicIsUsableOnAllGateways(t *testing.T) {
 		}
 	}
 }
+
+// Defaults from the configuration are in force and shown, below what is changed
+// while gateways run.
+func TestC43TopicDefaults(t *testing.T) {
+	w := newWorld(t, 1, "--topic-defaults", "log.message.timestamp.type=LogAppendTime; log.roll.hours=2",
+		"--kafka-property", "message.max.bytes=900")
+	n := w.nodes[0]
+	n.mustCreate("t", 1)
+	for key, want := range map[string]string{
+		"message.timestamp.type": "LogAppendTime STATIC_BROKER_CONFIG",
+		"max.message.bytes":      "900 STATIC_BROKER_CONFIG",
+		// As in Kafka: another key of the chain gives the value, not the source.
+		"segment.ms": "7200000 DEFAULT_CONFIG",
+	} {
+		if got := n.describeConfig("t", key); got != want {
+			t.Errorf("%s: %s, want %s", key, got, want)
+		}
+	}
+	n.mustProduce("t", records(-1, -1, 1, "x"))
+	if b := batches(t, n.fetch(12, "t", [16]byte{}, 0)); len(b) != 1 || !b[0].LogAppendTime() {
+		t.Error("the batch does not carry the time of its append")
+	}
+	n.incremental("", "log.message.timestamp.type", "CreateTime", 0)
+	if got := n.describeConfig("t", "message.timestamp.type"); got != "CreateTime DYNAMIC_DEFAULT_BROKER_CONFIG" {
+		t.Error(got)
+	}
+}

@@ -53,6 +53,7 @@ type config struct {
 	AutoCreate    bool     `key:"auto.create.topics.enable" default:"true" show:"plain" kafka:"auto.create.topics.enable" group:"Topics" doc:"Create a topic when a client asks for its metadata and allows it."`
 	NumPartitions int      `key:"num.partitions" default:"1" range:"1..10000" show:"plain" kafka:"num.partitions" doc:"Partitions of a topic created without a number."`
 	MaxMessage    byteSize `key:"message.max.bytes" default:"1048588" range:"0..1000MiB" show:"plain" kafka:"message.max.bytes" doc:"Largest record batch a topic takes unless it has max.message.bytes of its own. Never above what NATS can store (its max_payload less 4 KiB)."`
+	TopicDefaults string   `key:"topic.defaults" show:"plain" doc:"Defaults of topic configs, by the names of Kafka's broker configs, name=value with semicolons between: log.retention.hours=24;min.insync.replicas=2. docs/topic-configs.md lists them. All gateways should have the same."`
 
 	MaxRequest     byteSize      `key:"socket.request.max.bytes" default:"16MiB" range:"128KiB..1GiB" show:"plain" kafka:"socket.request.max.bytes" group:"Limits: connections and memory" doc:"Largest request. Never below message.max.bytes + 64 KiB."`
 	QueuedRequests byteSize      `key:"queued.max.request.bytes" default:"0" range:"0.." show:"plain" kafka:"queued.max.request.bytes" doc:"Bytes of requests held by the process; above it sockets are not read. 0: a quarter of the memory limit."`

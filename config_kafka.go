@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/hanzoai/stream/broker/topic"
 	"github.com/hanzoai/stream/logging"
 )
 
@@ -22,11 +23,6 @@ var kafkaMissing = map[string]string{
 	"allow.everyone.if.no.acl.found":           "ACLs",
 	"ssl.keystore.location":                    "TLS listeners",
 	"ssl.client.auth":                          "TLS listeners",
-	"log.retention.ms":                         "retention for whole brokers (set retention.ms on topics)",
-	"log.retention.hours":                      "retention for whole brokers (set retention.ms on topics)",
-	"log.retention.bytes":                      "retention for whole brokers (set retention.bytes on topics)",
-	"log.cleanup.policy":                       "topic defaults for whole brokers (set cleanup.policy on topics)",
-	"min.insync.replicas":                      "min.insync.replicas: NATS acknowledges by quorum",
 	"inter.broker.listener.name":               "a protocol between brokers: gateways talk through NATS",
 	"controller.quorum.voters":                 "KRaft: NATS elects leaders",
 	"process.roles":                            "KRaft: every gateway does everything",
@@ -38,6 +34,7 @@ func knownKafkaProperties() []string {
 	for _, f := range fields {
 		ks = append(ks, f.kafka...)
 	}
+	ks = append(ks, topic.Defaultable()...)
 	return ks
 }
 
@@ -67,10 +64,20 @@ func (l *loaded) readKafkaProperties(flags *pflag.FlagSet) given {
 		}
 		protocols[strings.ToUpper(name)] = strings.ToUpper(protocol)
 	}
+	var defaults []string // of topics
+	defer func() {
+		if len(defaults) > 0 {
+			l.put(g, findField("topic.defaults"), strings.Join(defaults, ";"), "--kafka-property")
+		}
+	}()
 	for _, name := range order {
 		raw, origin := values[name], "--kafka-property "+name
 		if missing, ok := kafkaMissing[name]; ok {
 			l.problem("%s: refused, this version lacks %s", origin, missing)
+			continue
+		}
+		if topic.IsDefault(name) {
+			defaults = append(defaults, name+"="+raw)
 			continue
 		}
 		switch name {

@@ -94,9 +94,19 @@ func (l *loaded) brokerConfig(a advertised) broker.Config {
 			// The folder lock proves that no predecessor lives.
 			Alone: !l.external()},
 		Topic: topic.Config{Prefix: l.Prefix, Partitions: int32(l.NumPartitions), Replicas: l.Replicas, Memory: inMemory,
-			ClampReplication: l.ClampReplicas, AutoCreate: l.AutoCreate, MaxMessageBytes: int(l.MaxMessage), MaxPartitions: l.MaxPartitions},
+			ClampReplication: l.ClampReplicas, AutoCreate: l.AutoCreate, MaxMessageBytes: int(l.MaxMessage), MaxPartitions: l.MaxPartitions, Static: l.topicDefaults()},
 		Group: g,
 	}
+}
+
+// topicDefaults are what topic.defaults says.
+func (l *loaded) topicDefaults() map[string]string {
+	m := map[string]string{}
+	for _, kv := range words(l.TopicDefaults, ";") {
+		name, value, _ := strings.Cut(kv, "=")
+		m[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	}
+	return m
 }
 
 // shownToClients are the broker configs that DescribeConfigs tells, by Kafka's

@@ -92,11 +92,19 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// IsDefault reports a name that Config.Static may have.
+func IsDefault(name string) bool { return chains[name] != nil && name != "message.max.bytes" }
+
+// Defaultable lists the names that Config.Static may have.
+func Defaultable() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(chains)), func(name string) bool { return !IsDefault(name) })
+}
+
 // CheckStatic says what is wrong with a value of Config.Static: a key that is no
 // default of a topic config, or a value that Kafka does not take.
 func CheckStatic(name, value string) error {
-	if chains[name] == nil || name == "message.max.bytes" {
-		return fmt.Errorf("%s is not a default of topics", name)
+	if !IsDefault(name) {
+		return fmt.Errorf("topic.defaults: %s is no default of topics", name)
 	}
 	check := dynamic[name]
 	if check == nil { // of another unit
@@ -106,7 +114,7 @@ func CheckStatic(name, value string) error {
 		}
 	}
 	if err := check(value); err != nil {
-		return errors.New(reason(name, value, err))
+		return errors.New("topic.defaults: " + reason(name, value, err))
 	}
 	return nil
 }

@@ -61,8 +61,8 @@ all stay. An empty policy keeps everything.
 
 For all brokers (--entity-default) or for the one that clients see (--entity-name 1),
 whose values stand above. They are kept in the bucket kafka-meta, key configs, and all
-gateways obey them. Everything else is a setting of the process (config.md) and
-read-only.
+gateways obey them. Below them stand the defaults of the configuration (topic.defaults
+in config.md). Everything else is a setting of the process and read-only.
 
 | Config | Default | |
 |---|---|---|
