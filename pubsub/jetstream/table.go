@@ -64,6 +64,7 @@ func (st *Store) Table(ctx context.Context, c pubsub.TableConfig) (pubsub.Table,
 		switch {
 		case err == nil:
 			st.await(ctx, st.control, nats.Msg{Subject: t.write + "probe", Header: neverStored()})
+			st.await(ctx, t.log.read, nats.Msg{Subject: t.log.directGet})
 			return t, nil
 		case hasCode(err, codeNameTaken): // another gateway was faster: look again
 		case errors.Is(err, errNoAnswer) && time.Now().Before(patience):
