@@ -124,8 +124,9 @@ func largest(s pubsub.Store) int { return s.Info().MaxPayload - partition.Storag
 
 // Effective is what a topic's partitions obey.
 func (ts *Topics) Effective(t *Topic) partition.Config {
+	layers := ts.layers(ts.static(nil)) // once: a change of the brokers' configs comes here for every topic
 	text := func(name string) string {
-		return ts.value(t.Configs, byKey[name])
+		return ts.value(t.Configs, byKey[name], layers)
 	}
 	number := func(name string) int64 {
 		n, _ := strconv.ParseInt(text(name), 10, 64)
@@ -154,5 +155,5 @@ func (ts *Topics) Effective(t *Topic) partition.Config {
 // KeptWhole reports that a topic asks for compaction, which is not carried out
 // yet: it grows without end. Operators are told.
 func (ts *Topics) KeptWhole(t *Topic) bool {
-	return slices.Contains(list(ts.value(t.Configs, byKey[cleanupPolicy])), "compact")
+	return slices.Contains(list(ts.value(t.Configs, byKey[cleanupPolicy], ts.layers(ts.static(nil)))), "compact")
 }

@@ -65,11 +65,11 @@ func synonyms(name string, layers []layer) []Synonym {
 	return all[i:]
 }
 
-// value is what is in force of a topic config.
-func (ts *Topics) value(configs map[string]string, k *key) string {
+// value is what is in force of a topic config, whose default comes from layers.
+func (ts *Topics) value(configs map[string]string, k *key, layers []layer) string {
 	v, ok := configs[k.name]
 	if !ok {
-		v = inherited(k, ts.layers(ts.static(nil)))
+		v = inherited(k, layers)
 	}
 	v = canonical(k.typ, v)
 	if k.name == maxMessageBytes { // perhaps set on a store with a larger limit
@@ -106,7 +106,7 @@ func (ts *Topics) TopicConfigs(t *Topic) []ConfigValue {
 	vs := make([]ConfigValue, len(keys))
 	for i := range keys {
 		k := &keys[i]
-		v := ConfigValue{Name: k.name, Value: ts.value(t.Configs, k), Source: FromDefault, Type: k.typ, Doc: k.doc}
+		v := ConfigValue{Name: k.name, Value: ts.value(t.Configs, k, layers), Source: FromDefault, Type: k.typ, Doc: k.doc}
 		if _, set := t.Configs[k.name]; set {
 			v.Synonyms = append(v.Synonyms, Synonym{k.name, v.Value, FromTopic})
 		}
