@@ -8,12 +8,12 @@ BROKERS ?=
 
 REPORT = go run ./test/report
 # Client suites in the order they run, the fastest to fail first.
-E2E = usage keys settings cli clients kgo kill
+E2E = usage keys settings cli clients kgo suites kill
 export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
 .NOTPARALLEL:
-.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim scale vuln deploy faults retention hostile e2e record nightly docs-clients test clean
+.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim scale vuln deploy faults retention hostile e2e record record-suites nightly docs-clients test clean
 
 all: build
 
@@ -95,15 +95,22 @@ $(addprefix e2e-,$(E2E)): e2e-%:
 record: setup ## what Apache Kafka answers, which suites compare with: writes the recorded files anew
 	cd test/e2e && STREAM_RECORD=1 STREAM_E2E_BROKERS=kafka go test -count=1 -timeout 15m ./keys
 
-nightly: setup ## what is too long for CI: every client on every kind of broker, Apache Kafka first
+nightly: setup ## what is too long for CI: records anew, every client on every kind of broker, whole foreign suites, 10 minutes of fuzzing per target
+	$(MAKE) record record-suites
 	$(MAKE) e2e-clients BROKERS=kafka
 	STREAM_E2E_FULL=true $(MAKE) e2e-clients
+	STREAM_SUITES=whole $(MAKE) e2e-suites
+	$(MAKE) fuzz FUZZTIME=10m
 
 docs-clients: setup ## docs/clients.md, from a run of all clients
 	STREAM_E2E_BROKERS=embedded STREAM_E2E_WRITE=true $(REPORT) -dir test/e2e -progress 4 clients -count=1 -timeout 15m ./clients
 
 retention: ## retention of 1 GB per topic, 100 MB kept
 	STREAM_RETENTION=full $(REPORT) -dir test/faults retention -count=1 -timeout 20m -run '^TestRetention$$' ./...
+
+# Alone on the machine: a test that passes in some of the runs is called flaky.
+record-suites: setup ## what foreign suites do on Apache Kafka, into test/e2e/suites/testdata
+	cd test/e2e && STREAM_SUITES_RECORD=3 go test -v -count=1 -timeout 60m -run '^TestSuites$$' ./suites
 
 test: ## all: unit tests under the race detector, NATS versions, faults, real clients; totals at the end
 	@rm -rf .cache/report

@@ -22,8 +22,8 @@ type Options struct {
 	DataDir string
 	// Args are more flags, Env more variables (NAME=value).
 	Args, Env []string
-	// Advertise is the address that clients are told, if not the real one.
-	Advertise string
+	// Addr is where Kafka's clients connect; empty means a free port.
+	Addr string
 	// ReadyLimit bounds the time until /readyz answers 200; 0 means 20 s.
 	ReadyLimit time.Duration
 }
@@ -46,7 +46,10 @@ func Start(t testing.TB, o Options) *Stream {
 	if o.ReadyLimit == 0 {
 		o.ReadyLimit = 20 * time.Second
 	}
-	s := &Stream{options: o, Addr: FreeAddr(t), Admin: "http://" + FreeAddr(t)}
+	if o.Addr == "" {
+		o.Addr = FreeAddr(t)
+	}
+	s := &Stream{options: o, Addr: o.Addr, Admin: "http://" + FreeAddr(t)}
 	s.Restart(t)
 	return s
 }

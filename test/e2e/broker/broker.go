@@ -2,11 +2,13 @@ package broker
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hanzoai/stream/test/testkit"
@@ -25,7 +27,24 @@ const (
 type Broker struct {
 	Kind string
 	Addr string
+	// SASL is the address of a listener with users, "" if there is none.
+	SASL string
 	server
+}
+
+// Options of a broker. The zero value is what most suites want.
+type Options struct {
+	// Properties are name=value pairs of Kafka's server.properties, given to
+	// either broker.
+	Properties []string
+	// SASL asks for a second listener and an authorizer that allows what no ACL
+	// speaks about. Stream has neither yet and starts without.
+	SASL bool
+	// Addr is where it listens; "" means a free port.
+	Addr string
+	// Advertised is what clients are told to connect to, if not Addr: host:port,
+	// or a host alone for the same port.
+	Advertised string
 }
 
 type server interface {
@@ -55,30 +74,38 @@ func Each(t *testing.T, kinds []string, f func(t *testing.T, b *Broker)) {
 // Start starts a broker, which ends with the test.
 func Start(t testing.TB, kind string) *Broker {
 	t.Helper()
-	return StartAdvertised(t, kind, "")
+	return StartWith(t, kind, Options{})
 }
 
-// StartAdvertised is Start with a broker that tells clients another address
-// than its own, if that is not empty.
-func StartAdvertised(t testing.TB, kind, advertised string) *Broker {
+// StartWith is Start with options.
+func StartWith(t testing.TB, kind string, o Options) *Broker {
 	t.Helper()
-	b := &Broker{Kind: kind}
+	if o.Addr == "" {
+		o.Addr = testkit.FreeAddr(t)
+	}
+	if o.Advertised == "" {
+		o.Advertised = o.Addr
+	} else if !strings.Contains(o.Advertised, ":") {
+		o.Advertised += o.Addr[strings.LastIndexByte(o.Addr, ':'):]
+	}
+	b := &Broker{Kind: kind, Addr: o.Addr}
 	if kind == Kafka {
-		k := startKafka(t, advertised)
-		b.Addr, b.server = k.addr, k
+		k := startKafka(t, o)
+		b.SASL, b.server = k.sasl, k
 	} else {
 		// As Apache Kafka is set up here: no wait for more members.
-		args := []string{"--group-initial-rebalance-delay-ms", "0"}
-		if advertised != "" {
-			args = append(args, "--advertised-address", advertised)
+		args := []string{"--group-initial-rebalance-delay-ms", "0", "--advertised-address", o.Advertised}
+		for _, p := range o.Properties {
+			args = append(args, "--kafka-property", p)
 		}
-		s := testkit.Start(t, testkit.Options{PubsubURL: pubsubURL(t, kind), Args: args})
-		b.Addr, b.server = s.Addr, s
+		s := testkit.Start(t, testkit.Options{PubsubURL: pubsubURL(t, kind), Addr: o.Addr, Args: args})
+		b.server = s
 	}
 	return b
 }
 
-// ping waits until a broker answers Metadata.
+// ping waits until a broker knows itself and its controller: before, a client
+// that keeps metadata finds no broker for seconds.
 func ping(t testing.TB, addr string, limit time.Duration, stop <-chan struct{}) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
@@ -94,6 +121,10 @@ func ping(t testing.TB, addr string, limit time.Duration, stop <-chan struct{}) 
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		return cl.Ping(ctx)
+		m, err := kadm.NewClient(cl).BrokerMetadata(ctx)
+		if err == nil && (len(m.Brokers) == 0 || m.Controller < 0) {
+			err = fmt.Errorf("%d brokers, controller %d", len(m.Brokers), m.Controller)
+		}
+		return err
 	})
 }

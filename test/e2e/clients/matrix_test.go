@@ -67,7 +67,7 @@ func TestClients(t *testing.T) {
 			full := kind == broker.Embedded || kind == broker.Kafka || os.Getenv("STREAM_E2E_FULL") == "true"
 			// Clients connect to a recorder that notes the versions they use.
 			rec := startRecorder(t)
-			b := broker.StartAdvertised(t, kind, rec.addr)
+			b := broker.StartWith(t, kind, broker.Options{Advertised: rec.addr})
 			rec.target(b.Addr)
 			tab := newTable(kind)
 			// Subtests in parallel end before this one goes on.
