@@ -133,6 +133,7 @@ func (p *Partition) takeRecord(r *record, rev pubsub.Rev) {
 	}
 	if repaired {
 		p.repaired, p.cuts, p.wentBack = r.Repaired, r.Resume, time.Time{}
+		p.oldest, p.purge.done = oldest{}, 0
 		p.unloadLocked()
 	}
 	if (r.Stop != nil) != (p.stop != nil) {

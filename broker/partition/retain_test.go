@@ -105,6 +105,28 @@ func TestRetentionWithoutTimes(t *testing.T) {
 	})
 }
 
+// TestC12RetentionByTrueTimes: what a client's header claims does not count.
+func TestC12RetentionByTrueTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{})
+		w.config.Retained, w.config.RetentionMillis = true, 60_000
+		g := w.gateway(memory.Faults{})
+		now := time.Now().UnixMilli()
+		for _, claim := range []int64{-1, now - 100_000} { // both below the base
+			g.mustProduce(batchSpec{times: []int64{now, now + 9}, maxTime: &claim}.bytes())
+		}
+		g.mustProduce(at(now + 100_000))
+		time.Sleep(60*time.Second + 9*time.Millisecond)
+		if g.retain(); w.first() != 1 {
+			t.Errorf("the stream begins at %d, nothing is older than its retention", w.first())
+		}
+		time.Sleep(time.Millisecond)
+		if g.retain(); w.first() != 3 {
+			t.Errorf("the stream begins at %d, want 3", w.first())
+		}
+	})
+}
+
 // TestRetentionBySize: what is left holds retention.bytes at least, less than one
 // message more, of whatever sizes; across index intervals and with two doing it at
 // the same time.
