@@ -7,13 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/hanzoai/stream/test/testkit"
 )
 
-// refused checks the code of a refusal.
+// wantCode checks the code of a refusal.
 func wantCode(t *testing.T, what string, err error, want *kerr.Error) {
 	t.Helper()
 	if code(err) != int(want.Code) {
@@ -131,7 +130,7 @@ func unknown(ctx context.Context, t *testing.T, w world) {
 	}
 	wantCode(t, "delete", w.cl.remove(ctx, w.topic), kerr.UnknownTopicOrPartition)
 	list, err := w.adm.ListTopics(ctx)
-	if err != nil || kadm.TopicDetails(list).Has(w.topic) {
+	if err != nil || list.Has(w.topic) {
 		t.Errorf("asking has made the topic, or %v", err)
 	}
 }

@@ -126,6 +126,32 @@ type limits struct {
 	lacks map[string]string
 }
 
+// notes are what scenarios leave out for these limits, for the table.
+func (l limits) notes() []string {
+	var out []string
+	for _, n := range []struct {
+		on   bool
+		text string
+	}{
+		{l.noTimestamps, "sets no timestamps: records get the time of producing"},
+		{l.noRecordHeaders, "one set of headers for all records of a call"},
+		{l.noHeaderNulls, "no null in the value of a header"},
+		{l.headerMap, "keys of headers are unique and sorted"},
+		{l.noTombstone, "never both key and value null"},
+		{l.noEmpty, "produces null where empty was meant"},
+		{l.emptyReadsNull, "reads null where empty was stored"},
+		{l.createsUnknown, "makes a topic when asked to describe one that is not there"},
+		{l.commitsAlone, "commits by itself, not when told"},
+		{l.repeats, "may read again what is not committed when a rebalance ends"},
+		{l.resets != nil, "of auto.offset.reset only " + strings.Join(l.resets, " and ")},
+	} {
+		if n.on {
+			out = append(out, n.text)
+		}
+	}
+	return out
+}
+
 // library is one client library and its line of the table.
 type library struct {
 	name     string

@@ -130,6 +130,12 @@ Every scenario runs with every client in CI. The same run passes on Apache Kafka
 			}
 		}
 	}
+	b.WriteString("\n## What else a client does not do\n\nIts scenarios leave this out.\n\n")
+	for _, lib := range libraries {
+		if notes := lib.limits.notes(); len(notes) > 0 {
+			fmt.Fprintf(&b, "- %s: %s\n", lib.name, strings.Join(notes, "; "))
+		}
+	}
 	return b.String()
 }
 
