@@ -30,10 +30,11 @@ type suite struct {
 	broker   broker.Options
 	// setup starts what the suite needs beside the broker, which it may change,
 	// and returns more names in braces with their values, or nil.
-	setup func(t testing.TB, o *broker.Options) []string
-	skip  map[string]string // tests that no broker here can serve, with the reason
-	slow  map[string]string // tests that only the nightly run has, with the reason
-	limit time.Duration     // for a package
+	setup   func(t testing.TB, o *broker.Options) []string
+	skip    map[string]string // tests that no broker here can serve, with the reason
+	slow    map[string]string // tests that only the nightly run has, with the reason
+	nightly bool              // the whole suite is too slow for every day
+	limit   time.Duration     // for a package
 }
 
 // prepare makes a copy of the suite that tests the broker, and returns its folder.

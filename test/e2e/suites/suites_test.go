@@ -24,6 +24,9 @@ func TestSuites(t *testing.T) {
 	record, _ := strconv.Atoi(os.Getenv("STREAM_SUITES_RECORD"))
 	whole := record > 0 || os.Getenv("STREAM_SUITES") == "whole"
 	for _, s := range table {
+		if s.nightly && !whole {
+			continue
+		}
 		t.Run(s.name, func(t *testing.T) {
 			if record > 0 {
 				s.recordRuns(t, record)

@@ -43,4 +43,55 @@ var table = []*suite{
 		broker:  broker.Options{Properties: onePartition},
 		limit:   5 * time.Minute,
 	},
+	{
+		name:     "confluent-kafka-go",
+		module:   "github.com/confluentinc/confluent-kafka-go/v2@v2.11.1",
+		sum:      "h1:qGCQznyp2BxyBNyOE+M7O1YS2tI1/Y60O0jQP452zA4=",
+		packages: []string{"./kafka"},
+		// The others need no broker, and wait minutes for none.
+		flags: []string{"-run", "^Test(Integration|Transactional(Producer|SendOffsets)|ConsumerCloseForStaticMember|ParallelConsumerCloses)$"},
+		// Docker is not used, and hundreds of modules stand behind it.
+		replace: []string{
+			`"github.com/testcontainers/testcontainers-go/modules/compose"`,
+			`"github.com/confluentinc/confluent-kafka-go/v2/kafka/compose"`,
+		},
+		files: map[string]string{
+			"kafka/compose/compose.go": noCompose,
+			"kafka/testconf.json": `{"Brokers": "{addr}", "BrokersSasl": "{sasl}", "SaslUsername": "testuser", "SaslPassword": "testpass", "SaslMechanism": "PLAIN",
+				"TopicName": "test", "GroupID": "testgroup", "PerfMsgCount": 10000, "PerfMsgSize": 100, "Config": ["api.version.request=true"]}`,
+		},
+		broker: broker.Options{SASL: true, Properties: []string{"num.partitions=4"}},
+		limit:  5 * time.Minute,
+	},
+	{
+		name:     "sarama",
+		module:   "github.com/IBM/sarama@v1.61.1",
+		sum:      "h1:I59MWPHQUWqJNdRpsDUcbeCriog8SxjQaPfHNWxidEg=",
+		packages: []string{"."},
+		flags: []string{"-tags", "functional", "-run",
+			"^Test(Func.*|VersionMatrix.*|Consumer(HighWaterMarkOffset|PartialBatchRecovery|GroupDeadlock|FetchFollowerFailover)|ReadOnlyAndAllCommittedMessages|Interceptors|AsyncProducerRemoteBrokerClosed)$"},
+		env: []string{"KAFKA_VERSION=4.3.1", "TOXIPROXY_ADDR={toxiproxy}"},
+		// Five names of one broker, which clients reach through the proxy.
+		replace: []string{
+			`fmt.Sprintf("127.0.0.1:%d", 29090+i)`, `"{proxy}"`,
+			`ReplicationFactor: 3,`, `ReplicationFactor: 1,`,
+		},
+		setup:   toxiproxy,
+		limit:   10 * time.Minute,
+		nightly: true,
+	},
 }
+
+const noCompose = `// Package compose stands for one that starts containers.
+package compose
+
+type LocalDockerCompose struct{}
+
+func NewLocalDockerCompose([]string, string) *LocalDockerCompose { panic("no containers here") }
+
+func (*LocalDockerCompose) Down() {}
+
+func (d *LocalDockerCompose) WithCommand([]string) *LocalDockerCompose { return d }
+
+func (*LocalDockerCompose) Invoke() (r struct{ Error error }) { return r }
+`
