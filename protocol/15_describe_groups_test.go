@@ -10,8 +10,8 @@ import (
 	"github.com/hanzoai/stream/broker/group"
 )
 
-// C-45: absent, empty and stable are three views; so is a group out of reach.
-func TestDescribeGroups(t *testing.T) {
+// Absent, empty and stable are three views; so is a group out of reach.
+func TestC45DescribeGroups(t *testing.T) {
 	stable := group.Description{
 		Group: "stable", State: group.Stable, ProtocolType: "consumer", Protocol: "range",
 		Members: []group.DescribedMember{{
@@ -77,7 +77,7 @@ func TestDescribeGroupsFailure(t *testing.T) {
 	}
 }
 
-func TestListGroups(t *testing.T) {
+func TestC45ListGroups(t *testing.T) {
 	versions(t, &listGroupsAPI, func(t *testing.T, v int16) {
 		var states, kinds []string
 		b := &stub{}

@@ -19,8 +19,8 @@ func deletionOf(topic string, pairs ...int64) kmsg.DeleteRecordsRequestTopic {
 	return rt
 }
 
-// TestDeleteRecords: each partition is answered alone and once, in each version.
-func TestDeleteRecords(t *testing.T) {
+// Each partition is answered alone and once, in each version.
+func TestC44DeleteRecords(t *testing.T) {
 	t.Parallel()
 	versions(t, &deleteRecordsAPI, func(t *testing.T, v int16) {
 		w := newWorld()

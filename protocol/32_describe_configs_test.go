@@ -49,8 +49,8 @@ func describe(t *testing.T, b Backend, v int16, kind kmsg.ConfigResourceType, na
 
 type synonymT = kmsg.DescribeConfigsResponseResourceConfigConfigSynonym
 
-// C-43: the value in force and the place where it was set are two facts.
-func TestDescribeConfigsTopic(t *testing.T) {
+// The value in force and the place where it was set are two facts.
+func TestC43DescribeConfigsTopic(t *testing.T) {
 	versions(t, &describeConfigsAPI, func(t *testing.T, v int16) {
 		for _, all := range []bool{true, false} { // synonyms and documentation
 			got := describe(t, configsStub(), v, kmsg.ConfigResourceTypeTopic, "orders", nil, all, all)

@@ -31,14 +31,16 @@ func (h *handler) offsetDelete(ctx context.Context, r *request) (kmsg.Response, 
 		asked []types.TopicPartition
 		from  []int // which of the request's topics
 	)
+	find := h.finder(ctx)
+	places := topicPlaces{resp: resp, at: make(map[string]int)}
 	for i, rt := range req.Topics {
-		t, err := h.backend.Topic(ctx, rt.Topic)
+		t, err := find(rt.Topic)
 		code := kerr.UnknownTopicOrPartition.Code
 		if err != nil {
 			if !notThere(err) {
 				code = h.backend.Code(err, true)
 			}
-			offsetDeleteTopic(resp, rt.Topic)
+			places.of(rt.Topic)
 		} else {
 			highest := int32(-1)
 			for _, rp := range rt.Partitions {
@@ -48,7 +50,7 @@ func (h *handler) offsetDelete(ctx context.Context, r *request) (kmsg.Response, 
 		}
 		for _, rp := range rt.Partitions {
 			if err != nil || rp.Partition < 0 || rp.Partition >= t.Partitions {
-				offsetDeleted(offsetDeleteTopic(resp, rt.Topic), rp.Partition, code)
+				offsetDeleted(places.of(rt.Topic), rp.Partition, code)
 				continue
 			}
 			asked = append(asked, types.TopicPartition{Topic: t.Name, Partition: rp.Partition})
@@ -71,24 +73,30 @@ func (h *handler) offsetDelete(ctx context.Context, r *request) (kmsg.Response, 
 		}
 		st := &resp.Topics[len(resp.Topics)-1]
 		if merge {
-			st = offsetDeleteTopic(resp, tp.Topic)
+			st = places.of(tp.Topic)
 		}
 		offsetDeleted(st, tp.Partition, h.backend.Code(res.Partitions[i], true))
 	}
 	return resp, nil
 }
 
-// offsetDeleteTopic is the place of a topic in an answer.
-func offsetDeleteTopic(resp *kmsg.OffsetDeleteResponse, name string) *kmsg.OffsetDeleteResponseTopic {
-	for i := range resp.Topics {
-		if resp.Topics[i].Topic == name {
-			return &resp.Topics[i]
-		}
+// topicPlaces are the places of topics in an answer, one each.
+type topicPlaces struct {
+	resp *kmsg.OffsetDeleteResponse
+	at   map[string]int
+}
+
+// of is the place of a topic, until the next call.
+func (p topicPlaces) of(name string) *kmsg.OffsetDeleteResponseTopic {
+	i, ok := p.at[name]
+	if !ok {
+		i = len(p.resp.Topics)
+		p.at[name] = i
+		st := kmsg.NewOffsetDeleteResponseTopic()
+		st.Topic = name
+		p.resp.Topics = append(p.resp.Topics, st)
 	}
-	st := kmsg.NewOffsetDeleteResponseTopic()
-	st.Topic = name
-	resp.Topics = append(resp.Topics, st)
-	return &resp.Topics[len(resp.Topics)-1]
+	return &p.resp.Topics[i]
 }
 
 func offsetDeleted(st *kmsg.OffsetDeleteResponseTopic, n int32, code int16) {

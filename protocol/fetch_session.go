@@ -26,9 +26,13 @@ import (
 // not used since, or is smaller (min.incremental.fetch.session.eviction.ms).
 const evictAfter = 2 * time.Minute
 
-// partsPerSlot bounds the partitions of all sessions, some 200 bytes each, by
-// their slots.
-const partsPerSlot = 256
+// partsPerSlot bounds the partitions of all sessions, some 300 bytes each, by
+// their slots. A name that is longer than a topic's can be counts as more of
+// them: clients can ask for what does not exist, and the name is kept.
+const (
+	partsPerSlot = 256
+	namePerPart  = 256 // bytes
+)
 
 // fetchSessions are the sessions of all clients.
 type fetchSessions struct {
@@ -37,7 +41,7 @@ type fetchSessions struct {
 
 	mu    sync.Mutex // guards: all below, and of each session what says so
 	byID  map[int32]*fetchSession
-	parts int // of all sessions
+	parts int // of all sessions, as they are counted
 }
 
 // fetchSession is one client's session. It is used by one request at a time.
@@ -48,12 +52,13 @@ type fetchSession struct {
 	created, used time.Time // guarded by fetchSessions.mu
 	epoch         int32     // of the next request; guarded by fetchSessions.mu
 	busy          bool      // a request uses it; guarded by fetchSessions.mu
-	size          int       // parts counted for it; guarded by fetchSessions.mu
+	size          int       // parts counted for it in fetchSessions; guarded by fetchSessions.mu
 
 	// Of the request that uses it: list has the partitions in the order in which
 	// they are served, the one that had records last at the end.
 	list  []*sessionPart
 	known map[sessionKey]*sessionPart
+	parts int // what they count
 	// topics is list in the form of a request; nil if list has changed.
 	topics []kmsg.FetchRequestTopic
 }
@@ -71,6 +76,9 @@ type sessionPart struct {
 	// What the client was told last.
 	high, start int64
 }
+
+// parts is what a partition counts.
+func (k sessionKey) parts() int { return 1 + len(k.topic)/namePerPart }
 
 func newFetchSessions(slots int, full func()) *fetchSessions {
 	return &fetchSessions{slots: slots, full: full, byID: make(map[int32]*fetchSession)}
@@ -103,8 +111,8 @@ func (f *fetchSessions) begin(req *kmsg.FetchRequest) (s *fetchSession, use *kms
 		return nil, nil, kerr.FetchSessionTopicIDError
 	}
 	s.update(req)
-	f.parts += len(s.list) - s.size
-	s.size = len(s.list)
+	f.parts += s.parts - s.size
+	s.size = s.parts
 	switch {
 	case len(s.list) == 0:
 		f.dropLocked(s)
@@ -150,6 +158,7 @@ func (s *fetchSession) update(req *kmsg.FetchRequest) {
 			}
 			p := &sessionPart{sessionKey: k, ask: &ask, high: -1, start: -1}
 			s.known[k] = p
+			s.parts += k.parts()
 			s.list = append(s.list, p)
 			s.topics = nil
 		}
@@ -161,6 +170,7 @@ func (s *fetchSession) update(req *kmsg.FetchRequest) {
 			k := sessionKey{ft.Topic, ft.TopicID, n}
 			if s.known[k] != nil {
 				delete(s.known, k)
+				s.parts -= k.parts()
 				gone = true
 			}
 		}
@@ -268,20 +278,32 @@ func (f *fetchSessions) keep(s *fetchSession) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
-	for len(f.byID) >= f.slots || f.parts+len(s.list) > f.slots*partsPerSlot {
-		old := f.evictableLocked(now, len(s.list))
-		if old == nil {
-			f.full()
-			return
-		}
-		f.dropLocked(old)
+	if !f.roomLocked(now, s.parts) {
+		f.full()
+		return
 	}
 	for s.id == 0 || f.byID[s.id] != nil {
 		s.id = 1 + rand.Int32N(math.MaxInt32)
 	}
-	s.created, s.used, s.epoch, s.size = now, now, 1, len(s.list)
+	s.created, s.used, s.epoch, s.size = now, now, 1, s.parts
 	f.byID[s.id] = s
 	f.parts += s.size
+}
+
+// roomLocked makes room for a session of size parts, if there can be: it takes
+// the place of at most one other (FetchSessionCache.tryEvict), and is itself
+// refused before it costs anybody his, if even that were not enough.
+func (f *fetchSessions) roomLocked(now time.Time, size int) bool {
+	most := f.slots * partsPerSlot
+	if len(f.byID) < f.slots && f.parts+size <= most {
+		return true
+	}
+	old := f.evictableLocked(now, size)
+	if old == nil || f.parts-old.size+size > most {
+		return false
+	}
+	f.dropLocked(old)
+	return true
 }
 
 // evictableLocked is the session to end for one of size partitions: one that was

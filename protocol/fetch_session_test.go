@@ -2,6 +2,8 @@ package protocol
 
 import (
 	"math"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,7 +79,7 @@ func (s *sessions) consistent() {
 	defer s.mu.Unlock()
 	parts := 0
 	for id, x := range s.byID {
-		if x.id != id || x.busy || x.size != len(x.list) || len(x.known) != len(x.list) {
+		if x.id != id || x.busy || x.size != x.parts || len(x.known) != len(x.list) {
 			s.t.Errorf("session %d: %+v", id, x)
 		}
 		parts += x.size
@@ -151,6 +153,76 @@ func TestFetchSessionLimits(t *testing.T) {
 	if s.parts != 0 {
 		t.Errorf("%d partitions are still counted", s.parts)
 	}
+}
+
+// Names that no topic can have are kept all the same, and count by their length:
+// what a client can make us keep is bounded in bytes.
+func TestRow11FetchSessionNames(t *testing.T) {
+	t.Parallel()
+	s := newSessions(t, 2)
+	named := func(n int) func(*kmsg.FetchRequest) {
+		return func(r *kmsg.FetchRequest) {
+			r.Topics = nil
+			for i := range n {
+				rt := kmsg.NewFetchRequestTopic()
+				rt.Topic = strings.Repeat("x", 30_000) + strconv.Itoa(i)
+				rt.Partitions = append(rt.Partitions, kmsg.NewFetchRequestTopicPartition())
+				r.Topics = append(r.Topics, rt)
+			}
+		}
+	}
+	if resp := s.fetch(0, 0, named(5)); resp.SessionID != 0 || len(resp.Topics) != 5 {
+		t.Errorf("150 kB of names are kept in session %d, %d topics", resp.SessionID, len(resp.Topics))
+	}
+	id := s.fetch(0, 0, named(4)).SessionID
+	if id == 0 || s.parts != 4*(1+30_001/namePerPart) {
+		t.Fatalf("session %d, %d parts", id, s.parts)
+	}
+	s.consistent()
+	other := s.open(1)
+	if resp := s.fetch(other, 1, named(1)); resp.ErrorCode != 70 || s.lives(other, 2) {
+		t.Errorf("one that grows by a name: %+v", resp)
+	}
+	// What is forgotten is given back.
+	if resp := s.fetch(id, 1, func(r *kmsg.FetchRequest) {
+		r.Topics = nil
+		var all kmsg.FetchRequest
+		named(4)(&all)
+		for _, rt := range all.Topics[1:] {
+			ft := kmsg.NewFetchRequestForgottenTopic()
+			ft.Topic, ft.Partitions = rt.Topic, []int32{0}
+			r.ForgottenTopics = append(r.ForgottenTopics, ft)
+		}
+	}); resp.ErrorCode != 0 || s.parts != 1+30_001/namePerPart {
+		t.Errorf("%d parts, %+v", s.parts, resp)
+	}
+	s.consistent()
+}
+
+// A session takes the place of one other at most, and of none if there would be
+// no room for it all the same.
+func TestFetchSessionEvictsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSessions(t, 3)
+		a, b, c := s.open(partsPerSlot), s.open(partsPerSlot), s.open(partsPerSlot)
+		time.Sleep(evictAfter + time.Second)
+		for _, id := range []int32{a, b, c} {
+			if id == 0 || !s.lives(id, 1) {
+				t.Fatal("a session has gone")
+			}
+		}
+		for _, size := range []int{partsPerSlot + 1, 2 * partsPerSlot, 3 * partsPerSlot, 4 * partsPerSlot} {
+			if id := s.open(size); id != 0 {
+				t.Errorf("a session of %d partitions found room", size)
+			}
+		}
+		for _, id := range []int32{a, b, c} {
+			if !s.lives(id, 2) {
+				t.Error("one has gone for nothing, or several for one")
+			}
+		}
+		s.consistent()
+	})
 }
 
 // Two requests of one session at a time cannot both be the next one.

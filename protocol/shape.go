@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/hanzoai/stream/serde"
@@ -116,6 +117,9 @@ func (w *walker) field(f *field) error {
 		n, err := w.length(2)
 		if err != nil {
 			return err
+		}
+		if n > math.MaxInt16 { // a compact length could say more; Kafka's generated readers refuse it
+			return fmt.Errorf("%w: string of %d bytes", serde.ErrMalformed, n)
 		}
 		return w.skip(max(n, 0))
 	case 'y':

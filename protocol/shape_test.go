@@ -3,9 +3,13 @@ package protocol
 import (
 	"encoding/binary"
 	"errors"
+	"math"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/hanzoai/stream/serde"
 )
 
 // TestC03ShapesAgreeWithKmsg: each shape reads exactly what kmsg writes, in every
@@ -88,5 +92,23 @@ func TestC05Row11ElementBudget(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(10, func() { _, _ = measure(shapes[3], 9, true, flexible, 200_000) }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// A string has at most 32767 bytes, in a compact form as well: so say Kafka's
+// generated readers, and nobody can make us keep longer names.
+func TestRow12LongStrings(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{math.MaxInt16, math.MaxInt16 + 1, 1 << 20} {
+		req := kmsg.NewPtrMetadataRequest()
+		req.SetVersion(9)
+		rt := kmsg.NewMetadataRequestTopic()
+		name := strings.Repeat("x", n)
+		rt.Topic = &name
+		req.Topics = append(req.Topics, rt)
+		_, err := measure(shapes[3], 9, true, req.AppendTo(nil), 1000)
+		if (err == nil) != (n <= math.MaxInt16) || err != nil && !errors.Is(err, serde.ErrMalformed) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
 	}
 }

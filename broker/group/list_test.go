@@ -19,7 +19,7 @@ import (
 
 // ListGroups tells of all groups, whoever owns them, also of names that no key
 // can carry.
-func TestList(t *testing.T) {
+func TestC45List(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
 		a := start(t, srv, 1, "a", memory.Faults{}, newTestConfig())

@@ -206,8 +206,8 @@ func TestC26DeleteTable(t *testing.T) {
 	}
 }
 
-// C-45: what tools see in each state.
-func TestDescribeTable(t *testing.T) {
+// What tools see in each state.
+func TestC45DescribeTable(t *testing.T) {
 	want := map[string]Description{
 		"unknown":      {State: Dead},
 		"offsets only": {State: Empty},

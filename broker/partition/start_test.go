@@ -48,8 +48,8 @@ func (g *gateway) lookup(at int64) types.Offset {
 
 func (w *world) first() pubsub.Seq { return w.server.Messages(testLog)[0].Seq }
 
-// TestDeleteRecordsEdges is C-44: offsets 0 to 32, the first batch is 0 to 9.
-func TestDeleteRecordsEdges(t *testing.T) {
+// TestC44DeleteRecordsEdges: offsets 0 to 32, the first batch is 0 to 9.
+func TestC44DeleteRecordsEdges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
 		w.config.Retained = true

@@ -45,7 +45,7 @@ func changes(words ...string) (cs []Change) {
 	return cs
 }
 
-// C-43: each call changes what it says, neither more nor less.
+// Each call changes what it says, neither more nor less.
 func TestC43Alter(t *testing.T) {
 	t.Parallel()
 	g, _ := simple(t, nil)

@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -174,6 +175,55 @@ func TestConfigsComeBackAsSet(t *testing.T) {
 	}
 	if !g.KeptWhole(top) {
 		t.Error("a compacted topic is not said to be kept whole")
+	}
+}
+
+// Connect and Schema Registry take their topics only if the policy is precisely
+// "compact"; an own key survives retention.
+func TestC42PolicyIsShownAsSet(t *testing.T) {
+	t.Parallel()
+	g, _ := simple(t, nil)
+	for i, c := range []struct {
+		set                *string
+		shown              string
+		keys, retained, ok bool
+	}{
+		{str("compact"), "compact", true, false, true},
+		{str("delete"), "delete", false, true, true},
+		{nil, "delete", false, true, true},
+		{str("compact,delete"), "compact,delete", true, true, true},
+		{str("delete,compact"), "delete,compact", true, true, true},
+		{str(""), "", false, false, true},
+		{str("Compact"), "", false, false, false},
+		{str("compact;delete"), "", false, false, false},
+		{str("none"), "", false, false, false},
+	} {
+		s := spec(fmt.Sprint("t", i))
+		// Both retentions would take everything at once.
+		s.Configs = map[string]*string{"retention.ms": str("1"), "retention.bytes": str("1")}
+		if c.set != nil {
+			s.Configs[cleanupPolicy] = c.set
+		}
+		_, err := g.Create(t.Context(), s)
+		if !c.ok {
+			wantCode(t, *c.set, err, kerr.InvalidConfig)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		top, err := g.Get(t.Context(), s.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		vs := g.TopicConfigs(top)
+		at := slices.IndexFunc(vs, func(v ConfigValue) bool { return v.Name == cleanupPolicy })
+		if at < 0 || vs[at].Value != c.shown || vs[at].Null || (vs[at].Source == FromTopic) != (c.set != nil) {
+			t.Errorf("%s: %+v", c.shown, vs)
+		}
+		if e := g.Effective(top); e.KeysRequired != c.keys || e.Retained != c.retained {
+			t.Errorf("%s: %+v", c.shown, e)
+		}
 	}
 }
 
