@@ -8,7 +8,7 @@ BROKERS ?=
 
 REPORT = go run ./test/report
 # Client suites in the order they run, the fastest to fail first.
-E2E = usage keys settings cli clients kgo suites kill
+E2E = usage command keys settings cli clients kgo suites kill
 export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.

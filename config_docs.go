@@ -23,6 +23,7 @@ Of several, the highest counts: flag, ` + "`-X key=value`" + `, ` + "`--kafka-pr
 - ` + "`stream serve --check-config`" + ` prints every problem at once and exits 0 or 2; ` + "`stream config print --resolved`" + ` shows
   every value with its origin and the limits in force.
 - Secrets come from files and variables, never from the command line, and are printed as ` + "`***`" + `.
+- ` + "`STREAM_BOOTSTRAP_SERVERS`" + ` is not for the server: it names one for the client commands ([commands.md](commands.md)).
 - Sizes are bytes, or numbers with KiB, MiB, GiB, kB, MB, GB. Durations are numbers with ns, us, ms, s, m, h; for keys that
   end in ` + "`.ms`" + ` or ` + "`.minutes`" + ` a bare number is that unit, as in Kafka.
 `)

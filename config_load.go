@@ -17,6 +17,7 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
+	"github.com/hanzoai/stream/client"
 	"github.com/hanzoai/stream/logging"
 )
 
@@ -263,7 +264,7 @@ func (l *loaded) readEnv(environ []string) (foreign, own given) {
 		Prefix:      "STREAM_",
 		EnvironFunc: func() []string { return environ },
 		TransformFunc: func(name, raw string) (string, any) {
-			if name == "STREAM_CONFIG" || raw == "" || serviceLink.MatchString(name) ||
+			if name == "STREAM_CONFIG" || name == client.Variable || raw == "" || serviceLink.MatchString(name) ||
 				strings.HasSuffix(name, "_PORT") && serviceLinkValue.MatchString(raw) {
 				return "", nil
 			}
@@ -279,7 +280,7 @@ func (l *loaded) readEnv(environ []string) (foreign, own given) {
 	}
 	slices.Sort(unknown)
 	for _, name := range unknown {
-		known := []string{"STREAM_CONFIG"}
+		known := []string{"STREAM_CONFIG", client.Variable}
 		for _, key := range knownKeys() {
 			known = append(known, envName(key))
 		}

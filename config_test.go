@@ -288,20 +288,20 @@ func TestAdvertise(t *testing.T) {
 	}
 }
 
-func TestConfigDocs(t *testing.T) {
-	const path = "docs/config.md"
-	want := configDocs()
-	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+func TestDocs(t *testing.T) {
+	for path, want := range map[string]string{"docs/config.md": configDocs(), "docs/commands.md": clientDocs()} {
+		if *update {
+			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Errorf("%s is out of date: run go generate .", path)
+		if string(got) != want {
+			t.Errorf("%s is out of date: run go generate .", path)
+		}
 	}
 }
 

@@ -5,4 +5,4 @@
 // (commands), serve.go (the server from start to end), config.go (every key).
 package main
 
-//go:generate go test -run TestConfigDocs . -update
+//go:generate go test -run TestDocs . -update

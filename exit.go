@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/hanzoai/stream/client"
 	"github.com/hanzoai/stream/logging"
 )
 
@@ -14,7 +15,7 @@ const (
 	exitOK     = 0
 	exitFailed = 1 // it was tried and failed
 	exitUsage  = 2 // wrong flags or configuration
-	exitStore  = 3 // NATS unreachable, too old, without JetStream, or not ours
+	exitStore  = 3 // NATS unreachable, too old, without JetStream, or not ours; for a client command: no broker answers
 )
 
 // exitError is an error with the exit code and the remedy.
@@ -40,6 +41,9 @@ func report(stderr io.Writer, err error) int {
 	code, hint := exitFailed, ""
 	if e := (*exitError)(nil); errors.As(err, &e) {
 		code, hint = e.code, e.hint
+	}
+	if e := (*client.Error)(nil); errors.As(err, &e) {
+		code, hint = e.Code, e.Hint
 	}
 	oneLine := func(s string) string {
 		return logging.RedactURLs(strings.Join(strings.Fields(s), " "))

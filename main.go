@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hanzoai/stream/client"
 	"github.com/hanzoai/stream/logging"
 )
 
@@ -56,6 +57,10 @@ func newRoot(environ []string) *cobra.Command {
 		},
 	}
 	root.AddCommand(serve, repairCommand(environ), doctorCommand(environ), configCommand(environ), version)
+	for _, c := range client.Commands(readBuild().Version, environ) {
+		onlySubcommands(c)
+		root.AddCommand(c)
+	}
 	root.SetFlagErrorFunc(flagError)
 	return root
 }
@@ -63,6 +68,18 @@ func newRoot(environ []string) *cobra.Command {
 func bindServe(cmd *cobra.Command) {
 	bindFlags(cmd)
 	cmd.Flags().Bool("check-config", false, "print every problem of the configuration and exit 0 or 2")
+}
+
+// onlySubcommands makes a command that only holds others show its help, and
+// refuse what it does not know with the nearest name.
+func onlySubcommands(cmd *cobra.Command) {
+	if cmd.HasSubCommands() {
+		cmd.Args = noArgs
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	for _, c := range cmd.Commands() {
+		onlySubcommands(c)
+	}
 }
 
 // noArgs refuses arguments and names the nearest command.

@@ -83,7 +83,7 @@ func (p *process) end(t *testing.T) int {
 	}
 }
 
-func client(t *testing.T, bootstrap string, opts ...kgo.Opt) *kgo.Client {
+func dialKafka(t *testing.T, bootstrap string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(bootstrap), kgo.AllowAutoTopicCreation()}, opts...)...)
 	if err != nil {
@@ -120,7 +120,7 @@ func TestProcessKeepsWhatWasStored(t *testing.T) {
 	if !natsLine.MatchString(p.out.String()) {
 		t.Errorf("banner names no NATS URL:\n%s", p.out.String())
 	}
-	producer := client(t, p.bootstrap, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	producer := dialKafka(t, p.bootstrap, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	for i := range 10 {
 		r := &kgo.Record{Topic: "orders.eu", Partition: int32(i % 2), Value: []byte{byte(i)}}
 		if err := producer.ProduceSync(ctx, r).FirstErr(); err != nil {
@@ -128,7 +128,7 @@ func TestProcessKeepsWhatWasStored(t *testing.T) {
 		}
 	}
 	producer.Close()
-	consumer := client(t, p.bootstrap, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("orders.eu"), kgo.DisableAutoCommit(),
+	consumer := dialKafka(t, p.bootstrap, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("orders.eu"), kgo.DisableAutoCommit(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	for n := 0; n < 10; {
 		fs := consumer.PollFetches(ctx)
@@ -215,7 +215,7 @@ func TestProcessSignals(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	p := launch(t, t.TempDir(), "--shutdown-grace", "20s")
-	c := client(t, p.bootstrap, kgo.ConsumeTopics("quiet"), kgo.FetchMaxWait(time.Minute))
+	c := dialKafka(t, p.bootstrap, kgo.ConsumeTopics("quiet"), kgo.FetchMaxWait(time.Minute))
 	if err := c.ProduceSync(ctx, &kgo.Record{Topic: "quiet", Value: []byte("v")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestProcessSignals(t *testing.T) {
 	// A member that waits in JoinGroup gets its answer at the end.
 	p = launch(t, t.TempDir(), "--group-initial-rebalance-delay-ms", "60000")
 	joined := joinHook{make(chan struct{}, 16)}
-	c = client(t, p.bootstrap, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("quiet"), kgo.WithHooks(joined))
+	c = dialKafka(t, p.bootstrap, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("quiet"), kgo.WithHooks(joined))
 	for range 2 { // the first is answered with a member id
 		select {
 		case <-joined.written:
@@ -260,7 +260,7 @@ func TestProcessSignals(t *testing.T) {
 	if code, text := get(t, p.http+"/livez"); code != 200 {
 		t.Errorf("livez %d %s", code, text)
 	}
-	c = client(t, p.bootstrap)
+	c = dialKafka(t, p.bootstrap)
 	if err := c.Ping(ctx); err != nil {
 		t.Errorf("in the delay: %v", err)
 	}
@@ -296,7 +296,7 @@ func TestProcessOutput(t *testing.T) {
 	// What is advertised can be connected to.
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	c := client(t, p.bootstrap)
+	c := dialKafka(t, p.bootstrap)
 	if err := c.ProduceSync(ctx, &kgo.Record{Topic: "t", Value: []byte("v")}).FirstErr(); err != nil {
 		t.Errorf("produce: %v", err)
 	}

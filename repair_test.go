@@ -27,7 +27,7 @@ func TestRepairCommand(t *testing.T) {
 	dir := t.TempDir()
 	p := launch(t, dir, "--nats-listen", "127.0.0.1:0")
 	url := natsLine.FindStringSubmatch(p.out.String())[1]
-	c := client(t, p.bootstrap, kgo.DefaultProduceTopic("orders"), kgo.RecordRetries(0))
+	c := dialKafka(t, p.bootstrap, kgo.DefaultProduceTopic("orders"), kgo.RecordRetries(0))
 	for range 6 {
 		if err := c.ProduceSync(ctx, &kgo.Record{Value: []byte("v")}).FirstErr(); err != nil {
 			t.Fatal(err)
@@ -82,7 +82,7 @@ func TestRepairCommand(t *testing.T) {
 	}
 	nc.Close()
 	// Whoever reads there finds out.
-	reader := client(t, p.bootstrap, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"orders": {0: kgo.NewOffset().At(2)}}), kgo.KeepRetryableFetchErrors())
+	reader := dialKafka(t, p.bootstrap, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"orders": {0: kgo.NewOffset().At(2)}}), kgo.KeepRetryableFetchErrors())
 	eventually(t, "56", func() bool {
 		poll, end := context.WithTimeout(ctx, time.Second)
 		defer end()
@@ -123,12 +123,12 @@ func TestRepairCommand(t *testing.T) {
 	// The server goes on without a restart, and after one.
 	check := func(p *process, want ...int64) {
 		t.Helper()
-		c := client(t, p.bootstrap, kgo.DefaultProduceTopic("orders"))
+		c := dialKafka(t, p.bootstrap, kgo.DefaultProduceTopic("orders"))
 		r, err := c.ProduceSync(ctx, &kgo.Record{Value: []byte("new")}).First()
 		if err != nil || r.Offset != want[len(want)-1] {
 			t.Errorf("produced at %d: %v", r.Offset, err)
 		}
-		reader := client(t, p.bootstrap, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"orders": {0: kgo.NewOffset().At(0)}}))
+		reader := dialKafka(t, p.bootstrap, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"orders": {0: kgo.NewOffset().At(0)}}))
 		var got []int64
 		for len(got) < len(want) {
 			fs := reader.PollFetches(ctx)
