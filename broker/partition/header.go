@@ -264,6 +264,27 @@ func decodeHeader(topic string, m *pubsub.Message) (meta, error) {
 	return d, nil
 }
 
+// unlisted says what is wrong with a message for which lists is false.
+const unlisted = "its payload is not the batches that its headers list"
+
+// lists reports whether a payload is the batches of the message's headers, and
+// calls each, unless nil, with those.
+func (d *meta) lists(data []byte, each func(serde.Batch)) bool {
+	base := d.base
+	for i := range d.entries {
+		e := &d.entries[i]
+		b, rest, err := serde.ParseBatch(data)
+		if err != nil || len(b) != int(e.length) || types.Offset(b.BaseOffset()) != base || b.LastOffset() != int64(base)+int64(e.count)-1 {
+			return false
+		}
+		if each != nil {
+			each(b)
+		}
+		data, base = rest, base+types.Offset(e.count)
+	}
+	return len(data) == 0
+}
+
 // decodeLog is decodeHeader without the batches: ids and offsets. It does not
 // allocate for our messages.
 func decodeLog(topic string, m *pubsub.Message) (meta, error) {

@@ -118,8 +118,8 @@ func (p *Partition) Read(ctx context.Context, r ReadRequest) (ReadResult, error)
 			return ReadResult{}, err
 		}
 	}
-	if c.bad {
-		return ReadResult{}, p.unreadable(ctx, seq)
+	if c.bad && res.Bytes == 0 {
+		return ReadResult{}, p.unreadable(ctx, c.seq)
 	}
 	if c.next > 0 {
 		p.mu.Lock()
@@ -143,17 +143,22 @@ type collector struct {
 	nextSeq        pubsub.Seq
 	one            bool // take one message only
 	full           bool
-	bad            bool // bytes that are no batches
+	bad            bool // the last message's bytes are not the batches they should be
+	// known: the next message has the offsets from first to last.
+	known       bool
+	first, last types.Offset
 }
 
-// message takes one message's batches. It returns false when no more are
-// wanted.
+// message takes one message's batches, or none if they are bad. It returns false
+// when no more are wanted.
 func (c *collector) message(seq pubsub.Seq, data []byte) bool {
-	begin, at, base := -1, 0, types.NoOffset
+	begin, at, got, base := -1, 0, 0, types.NoOffset
+	next, nextBase, last := c.next, c.nextBase, types.NoOffset
+	nextSeq, full := c.nextSeq, false
 	c.seq, c.size = seq, len(data)
-	for at < len(data) {
+	for at < len(data) && !full {
 		b, rest, err := serde.ParseBatch(data[at:])
-		if err != nil {
+		if err != nil || at > 0 && types.Offset(b.BaseOffset()) != last+1 {
 			c.bad = true
 			return false
 		}
@@ -161,25 +166,31 @@ func (c *collector) message(seq pubsub.Seq, data []byte) bool {
 		if at == 0 {
 			base = types.Offset(b.BaseOffset())
 		}
+		last = types.Offset(b.LastOffset())
 		switch {
-		case types.Offset(b.LastOffset()) < c.offset:
+		case last < c.offset:
 		case types.Offset(b.BaseOffset()) >= c.limit:
-			c.full = true
-		case c.res.Bytes+size > c.budget && !(c.whole && c.res.Bytes == 0):
-			c.full = true
+			full = true
+		case c.res.Bytes+got+size > c.budget && !(c.whole && c.res.Bytes+got == 0):
+			full = true
 		default:
 			if begin < 0 {
 				begin = at
 			}
-			c.res.Bytes += size
-			c.next = types.Offset(b.LastOffset()) + 1
-			c.nextSeq, c.nextBase = seq, base
+			got += size
+			next, nextSeq, nextBase = last+1, seq, base
 		}
-		if c.full {
-			break
+		if !full {
+			at += size
 		}
-		at += size
 	}
+	if c.known && (base != c.first || !full && last != c.last) {
+		c.bad = true
+		return false
+	}
+	c.res.Bytes += got
+	c.full = full
+	c.next, c.nextSeq, c.nextBase = next, nextSeq, nextBase
 	if begin >= 0 {
 		c.res.Batches = append(c.res.Batches, data[begin:at:at])
 	}
@@ -284,6 +295,7 @@ func (p *Partition) collect(ctx context.Context, ms []pubsub.Message, base types
 		} else if m.Release != nil {
 			c.res.Release = append(c.res.Release, m.Release)
 		}
+		c.known, c.first, c.last = true, base, d.last
 		if !c.message(m.Seq, data) {
 			break
 		}
@@ -322,14 +334,13 @@ func (p *Partition) unreadable(ctx context.Context, seq pubsub.Seq) error {
 	if err != nil {
 		return fmt.Errorf("read %s at sequence %d: %w", p, seq, missingLog(err))
 	}
-	for data := m.Data; len(data) > 0; {
-		_, rest, err := serde.ParseBatch(data)
-		if err != nil {
-			c := &corruption{kind: "header", seq: seq, why: "its payload is not the batches that its headers list"}
-			p.stopFor(c)
-			return p.afterContradiction(c)
-		}
-		data = rest
+	d, err := decodeHeader(p.idTxt, &m)
+	if err == nil && !d.plain && !d.lists(m.Data, nil) {
+		err = &corruption{kind: "header", seq: seq, why: unlisted}
+	}
+	if err != nil {
+		p.contradiction(err, true)
+		return p.afterContradiction(err)
 	}
 	return fmt.Errorf("read %s at sequence %d: a replica returned other bytes than the leader: %w", p, seq, pubsub.ErrUnavailable)
 }

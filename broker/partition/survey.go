@@ -383,17 +383,12 @@ func (s *survey) unsound(ctx context.Context, d *meta) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read %s at sequence %d: %w", s.spec.Log.Name, d.seq, err)
 	}
-	data, base := m.Data, d.base
-	for i := range d.entries {
-		e := &d.entries[i]
-		b, rest, err := serde.ParseBatch(data)
-		if err != nil || len(b) != int(e.length) || types.Offset(b.BaseOffset()) != base || b.LastOffset() != int64(base)+int64(e.count)-1 {
-			return "its payload is not the batches that its headers list", nil
-		}
-		if !b.ChecksumOK() {
-			return "a checksum in its payload is wrong", nil
-		}
-		data, base = rest, base+types.Offset(e.count)
+	sums := true
+	if !d.lists(m.Data, func(b serde.Batch) { sums = sums && b.ChecksumOK() }) {
+		return unlisted, nil
+	}
+	if !sums {
+		return "a checksum in its payload is wrong", nil
 	}
 	return "", nil
 }
