@@ -37,6 +37,12 @@ const (
 	// they do is not given to them.
 	maxAhead = 32 << 20
 	runFresh = 200 * time.Millisecond
+	// runSlack is what a pull may bring beyond the data expected, for headers and
+	// small changes of size: a large part and one for each message.
+	runSlack, runSlackEach = 64 << 10, 1 << 10
+	// runPatience is how long a consumer may be silent before a Direct Get is
+	// tried instead: what is odd about it need not be odd about the stream.
+	runPatience = time.Second
 	// runTrouble puts off the next consumer after one could not be made.
 	runTrouble = -64 << 20
 )
@@ -66,6 +72,7 @@ type run struct {
 	asked int    // messages of it that have not been taken yet
 	ahead int64  // bytes of Store.ahead: they were asked for before anyone wanted them
 	dry   bool   // nothing more can be had
+	large bool   // the next message is larger than what was asked for
 
 	kept  time.Time // when it began to wait for the next read
 	quick bool      // the last read came soon after the one before
@@ -190,18 +197,22 @@ func (l *log) endRun(r *run) {
 func (l *log) readRun(ctx context.Context, r *run, limit pubsub.Limit) (ms []pubsub.Message, err error) {
 	l.st.ahead.Add(-r.ahead)
 	r.ahead = 0
-	r.cur.s.timer.Reset(l.st.cfg.ReadTimeout)
 	for size := 0; size < limit.MaxBytes && len(ms) < limit.MaxMessages; {
 		var m *pubsub.Message
 		if r.asked == 0 && !r.dry {
 			n := 1
-			if r.size > 0 {
+			if r.size > 0 && !r.large {
 				n = min(max(1, (limit.MaxBytes-size)/r.size), limit.MaxMessages-len(ms), runPull)
 			}
+			r.large = false
 			err = l.pull(r, n)
 		}
 		if err == nil && !r.dry {
 			m, err = l.nextOfRun(ctx, r)
+		}
+		if m == nil && r.large && err == nil {
+			r.asked = 0
+			continue
 		}
 		if m == nil {
 			l.endRun(r)
@@ -212,7 +223,7 @@ func (l *log) readRun(ctx context.Context, r *run, limit pubsub.Limit) (ms []pub
 	}
 	r.cur.s.timer.Stop()
 	if r.quick && r.asked == 0 && !r.dry {
-		l.readAhead(r, min(len(ms), runPull))
+		l.readAhead(r, min(len(ms), max(1, limit.MaxBytes/max(r.size, 1)), runPull))
 	}
 	l.keepRun(r)
 	return ms, nil
@@ -238,10 +249,17 @@ func lost(ch <-chan struct{}) bool {
 	}
 }
 
-// pull asks for n messages.
+// pull asks for n messages, and for no more bytes than so many of the last one's
+// size have: what comes now may be larger, and nothing else bounds it. One message
+// may have any size.
 func (l *log) pull(r *run, n int) error {
 	r.reply = r.cur.s.reply()
-	req := append(strconv.AppendInt([]byte(`{"no_wait":true,"batch":`), int64(n), 10), '}')
+	req := strconv.AppendInt([]byte(`{"no_wait":true,"batch":`), int64(n), 10)
+	if n > 1 {
+		req = append(req, `,"max_bytes":`...)
+		req = strconv.AppendInt(req, int64(n*(r.size+runSlackEach)+runSlack), 10)
+	}
+	req = append(req, '}')
 	err := r.cur.c.send(&nats.Msg{Subject: l.st.apiPrefix + "CONSUMER.MSG.NEXT." + l.name + "." + r.cur.name, Reply: r.reply, Data: req})
 	if err == nil {
 		r.asked = n
@@ -250,7 +268,8 @@ func (l *log) pull(r *run, n int) error {
 }
 
 // nextOfRun takes one message of those asked for. None without an error: there
-// are no more, or the consumer is of no more use.
+// are no more, the next one is larger than what was asked for (r.large), or the
+// consumer is of no more use.
 func (l *log) nextOfRun(ctx context.Context, r *run) (*pubsub.Message, error) {
 	cur, s := r.cur, r.cur.s
 	for {
@@ -258,19 +277,20 @@ func (l *log) nextOfRun(ctx context.Context, r *run) (*pubsub.Message, error) {
 		select {
 		case m = <-s.ch:
 		default:
-			s.timer.Reset(l.st.cfg.ReadTimeout)
+			s.timer.Reset(min(runPatience, l.st.cfg.ReadTimeout))
 			select {
 			case m = <-s.ch:
 			case <-cur.lost:
 				return nil, fmt.Errorf("%w: connection lost", errNoAnswer)
 			case <-s.timer.C:
-				return nil, fmt.Errorf("%w within %v", errNoAnswer, l.st.cfg.ReadTimeout)
+				return nil, nil
 			case <-ctx.Done():
 				return nil, fmt.Errorf("%w: %w", errNoAnswer, ctx.Err())
 			}
 		}
 		if strings.HasPrefix(m.Subject, s.prefix) {
 			if m.Subject == r.reply {
+				r.large = status(m) == "409" && strings.HasPrefix(m.Header.Get("Description"), "Message Size Exceeds MaxBytes")
 				return nil, nil
 			}
 			continue
