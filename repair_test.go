@@ -120,6 +120,10 @@ func TestRepairCommand(t *testing.T) {
 	if !strings.Contains(errs, "waiting ") {
 		t.Errorf("it did not wait for appends on their way: %s", errs)
 	}
+	// Consuming to the end ends, though the last offsets have no records.
+	if code, out, errs := stream(t, nil, "consume", "orders", "-b", p.bootstrap, "-e", "-f", "%o "); code != 0 || out != "0 1 3 4 5 " {
+		t.Errorf("consume to the end: exit code %d, %q\n%s", code, out, errs)
+	}
 	// The server goes on without a restart, and after one.
 	check := func(p *process, want ...int64) {
 		t.Helper()

@@ -120,6 +120,7 @@ func (o *options) connect(ctx context.Context, cmd *cobra.Command) (*conn, error
 		kgo.ClientID("stream"),
 		kgo.SoftwareNameAndVersion("stream", o.version),
 		kgo.RetryTimeout(o.timeout),
+		kgo.MetadataMinAge(250 * time.Millisecond), // what is new is looked for soon
 		kgo.DialTimeout(min(o.timeout, 10*time.Second)),
 	}
 	cl, err := kgo.NewClient(c.base...)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hanzoai/stream/logging"
@@ -190,12 +191,43 @@ func (x *consumer) assign(m map[string][]int32, ours bool) {
 // idle is how long nothing comes until one looks whether it is the end.
 const idle = 300 * time.Millisecond
 
+// growth is how often one looks for new partitions.
+const growth = 2 * time.Second
+
+// grow reads partitions too that have been added since, from their beginning. A
+// group does so by itself. Where nobody answers it is tried again later.
+func (x *consumer) grow(ctx context.Context, c *conn, cl *kgo.Client) {
+	ctx, cancel := context.WithTimeout(ctx, growth)
+	defer cancel()
+	topics, err := c.adm.ListTopics(ctx, x.topics...)
+	if err != nil {
+		return
+	}
+	more := map[string]map[int32]kgo.Offset{}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	topics.EachPartition(func(p kadm.PartitionDetail) {
+		id := partitionID{p.Topic, p.Partition}
+		if p.Err != nil || x.assigned[id] {
+			return
+		}
+		x.assigned[id] = true
+		if more[p.Topic] == nil {
+			more[p.Topic] = map[int32]kgo.Offset{}
+		}
+		more[p.Topic][p.Partition] = kgo.NewOffset().AtStart()
+	})
+	if len(more) > 0 {
+		cl.AddConsumePartitions(more)
+	}
+}
+
 // loop prints until it is told to end.
 func (x *consumer) loop(ctx context.Context, c *conn, cl *kgo.Client, cmd *cobra.Command) error {
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
 	bar := newProgress(cmd)
 	defer bar.clear()
-	heard := time.Now()
+	heard, looked := time.Now(), time.Now()
 	for {
 		if x.untilEnd && x.done() {
 			return nil
@@ -205,8 +237,15 @@ func (x *consumer) loop(ctx context.Context, c *conn, cl *kgo.Client, cmd *cobra
 			most = int(min(x.count-x.printed, int64(most)))
 		}
 		pctx, cancel := ctx, context.CancelFunc(func() {})
-		if x.untilEnd {
+		switch {
+		case x.untilEnd:
 			pctx, cancel = context.WithTimeout(ctx, idle)
+		case x.group == "" && len(x.only) == 0:
+			if time.Since(looked) > growth {
+				x.grow(ctx, c, cl)
+				looked = time.Now()
+			}
+			pctx, cancel = context.WithTimeout(ctx, growth)
 		}
 		fetches := cl.PollRecords(pctx, most)
 		cancel()

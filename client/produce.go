@@ -106,7 +106,6 @@ func (f produceFlags) producer(cmd *cobra.Command, o *options) (*producer, error
 		kgo.AllowAutoTopicCreation(),
 		kgo.ProducerBatchCompression(codec),
 		kgo.MaxBufferedBytes(64 << 20),
-		kgo.MetadataMinAge(250 * time.Millisecond), // a topic being created is looked for soon
 	}
 	if f.partition >= 0 {
 		p.opts = append(p.opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))

@@ -103,6 +103,7 @@ func (p person) create(t *testing.T, topic string, partitions string, more ...st
 }
 
 func TestCommands(t *testing.T) {
+	t.Parallel()
 	binary := testkit.Binary(t)
 	broker.Each(t, kinds, func(t *testing.T, b *broker.Broker) {
 		p := person{binary, b.Addr}
@@ -235,9 +236,10 @@ func (p person) completion(t *testing.T) {
 // TestUnreachable: there is no server, it is something else, or it sends
 // clients astray.
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
 	p := person{testkit.Binary(t), testkit.FreeAddr(t)}
 	for _, args := range [][]string{{"topic", "list"}, {"group", "describe", "g"}, {"produce", "t"}, {"consume", "t"}, {"status"}} {
-		r := p.run(t, "x\n", append(args, "--timeout", "5s")...)
+		r := p.run(t, "x\n", append(args, "--timeout", "2s")...)
 		if r.code != 3 || r.stdout != "" || !strings.Contains(r.stderr, p.addr) || !strings.Contains(r.stderr, "hint: is the server running there?") {
 			t.Errorf("%q: exit code %d\n%s%s", args, r.code, r.stdout, r.stderr)
 		}
@@ -248,15 +250,16 @@ func TestUnreachable(t *testing.T) {
 	if r.code != 0 { // any broker can answer that
 		t.Errorf("topic list: %d %s", r.code, r.stderr)
 	}
-	r = person{p.binary, b.Addr}.run(t, "", "topic", "create", "t", "--timeout", "5s")
+	r = person{p.binary, b.Addr}.run(t, "", "topic", "create", "t", "--timeout", "2s")
 	if r.code != 3 || !strings.Contains(r.stderr, "tells its clients to connect to "+elsewhere) {
 		t.Errorf("a wrong advertised address: exit code %d\n%s", r.code, r.stderr)
 	}
 }
 
 // TestServerGone: a server that ends in the middle leaves no doubt about what
-// it has stored.
+// it has stored, and a consumer waits for it.
 func TestServerGone(t *testing.T) {
+	t.Parallel()
 	b := broker.Start(t, broker.Embedded)
 	p := person{testkit.Binary(t), b.Addr}
 	p.create(t, "t", "1")
@@ -265,23 +268,55 @@ func TestServerGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	proc := p.start(t, r, nil, "produce", "t", "--timeout", "2s")
+	producer := p.start(t, r, nil, "produce", "t", "--timeout", "2s")
 	r.Close()
+	consumer := p.start(t, nil, nil, "consume", "t", "-n", "3")
+	sees := func(what string, in *syncBuffer) {
+		t.Helper()
+		testkit.Poll(t, 30*time.Second, "output "+what, func() error {
+			if s := in.String(); !strings.Contains(s, what) {
+				return errors.New(s)
+			}
+			return nil
+		})
+	}
 	write := func(s string) {
 		if _, err := w.WriteString(s); err != nil {
 			t.Fatal(err)
 		}
 	}
 	write("one\n")
-	testkit.Poll(t, 20*time.Second, "record", func() error {
-		if r := p.run(t, "", "consume", "t", "-e"); r.stdout != "one\n" {
-			return errors.New(r.stdout + r.stderr)
+	sees("one\n", &consumer.stdout)
+	b.Kill(t)
+	write("two\n")
+	if code := producer.end(t); code != 3 || !strings.Contains(producer.stderr.String(), "stored 1 of 2 records, 1 without an answer") {
+		t.Errorf("exit code %d\n%s%s", code, producer.stdout.String(), producer.stderr.String())
+	}
+	sees("no connection, trying again", &consumer.stderr)
+	b.Restart(t)
+	p.want(t, "three\nfour\n", "stored 2 records in t\n", "produce", "t")
+	if code := consumer.end(t); code != 0 || consumer.stdout.String() != "one\nthree\nfour\n" || !strings.Contains(consumer.stderr.String(), "connected again") {
+		t.Errorf("exit code %d\n%s%s", code, consumer.stdout.String(), consumer.stderr.String())
+	}
+}
+
+// TestGrowth: a consumer reads partitions that were added while it ran.
+func TestGrowth(t *testing.T) {
+	t.Parallel()
+	b := broker.Start(t, broker.Embedded)
+	p := person{testkit.Binary(t), b.Addr}
+	p.create(t, "t", "1")
+	p.want(t, "a\n", "stored 1 record in t\n", "produce", "t")
+	c := p.start(t, nil, nil, "consume", "t", "-n", "2", "-f", `%p:%v\n`)
+	testkit.Poll(t, 20*time.Second, "output", func() error {
+		if s := c.stdout.String(); s != "0:a\n" {
+			return errors.New(s)
 		}
 		return nil
 	})
-	b.Kill(t)
-	write("two\n")
-	if code := proc.end(t); code != 3 || !strings.Contains(proc.stderr.String(), "stored 1 of 2 records, 1 without an answer") {
-		t.Errorf("exit code %d\n%s%s", code, proc.stdout.String(), proc.stderr.String())
+	p.want(t, "", "topic t: grown to 2 partitions\n", "topic", "alter", "t", "-p", "2")
+	p.want(t, "x\n", "stored 1 record in t\n", "produce", "t", "-p", "1")
+	if code := c.end(t); code != 0 || c.stdout.String() != "0:a\n1:x\n" {
+		t.Errorf("exit code %d\n%s%s", code, c.stdout.String(), c.stderr.String())
 	}
 }

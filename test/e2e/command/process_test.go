@@ -41,13 +41,22 @@ func (b *syncBuffer) String() string {
 // start starts a command; stdout goes to out if that is not nil.
 func (p person) start(t *testing.T, stdin io.Reader, out *os.File, args ...string) *running {
 	t.Helper()
+	return p.startWith(t, func(cmd *exec.Cmd) {
+		cmd.Stdin = stdin
+		if out != nil {
+			cmd.Stdout = out
+		}
+	}, args...)
+}
+
+// startWith starts a command after files has set other files than buffers.
+func (p person) startWith(t *testing.T, files func(*exec.Cmd), args ...string) *running {
+	t.Helper()
 	r := &running{exited: make(chan error, 1)}
 	r.cmd = exec.Command(p.binary, args...)
 	r.cmd.Env = append(testkit.Environ(), "STREAM_BOOTSTRAP_SERVERS="+p.addr)
-	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = stdin, &r.stdout, &r.stderr
-	if out != nil {
-		r.cmd.Stdout = out
-	}
+	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
+	files(r.cmd)
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
