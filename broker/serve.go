@@ -133,6 +133,27 @@ func (b *Broker) AlterBroker(ctx context.Context, id string, a topic.Alteration)
 	return b.topics.AlterBroker(ctx, id, a)
 }
 
+// AlterGroup changes the configs of a group, which need not exist.
+func (b *Broker) AlterGroup(ctx context.Context, name string, a topic.Alteration) error {
+	return b.topics.AlterGroup(ctx, name, a)
+}
+
+// AlterMetrics changes a subscription of client metrics.
+func (b *Broker) AlterMetrics(ctx context.Context, name string, a topic.Alteration) error {
+	return b.topics.AlterMetrics(ctx, name, a)
+}
+
+// GroupConfigs lists all configs of a group, by name.
+func (b *Broker) GroupConfigs(name string) []topic.ConfigValue { return b.topics.GroupConfigs(name) }
+
+// MetricsConfigs lists all configs of a subscription of client metrics, by name.
+func (b *Broker) MetricsConfigs(name string) []topic.ConfigValue {
+	return b.topics.MetricsConfigs(name)
+}
+
+// Configured names the groups and the subscriptions that configs were set for.
+func (b *Broker) Configured() (groups, metrics []string) { return b.topics.Configured() }
+
 // GrowTopic gives this very incarnation more partitions. The internal topic is
 // INVALID_REQUEST.
 func (b *Broker) GrowTopic(ctx context.Context, t *topic.Topic, g topic.Growth) error {

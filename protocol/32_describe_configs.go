@@ -30,8 +30,10 @@ import (
 // v1 synonyms and source (KIP-226); v2 throttling as Kafka's; v3 types and
 // documentation (KIP-569); v4 flexible.
 //
-// Left out: broker loggers (8) and group configs (32) are INVALID_REQUEST;
-// client metrics (16) have no subscriptions, so that every one is empty.
+//   - Groups (32) and subscriptions of client metrics (16): every key, whether
+//     there is such a one or not; source 8 and 7 if set.
+//
+// Left out: broker loggers (8) are INVALID_REQUEST.
 var describeConfigsAPI = api{key: 32, min: 1, max: 4, large: true, serve: (*handler).describeConfigs}
 
 func (h *handler) describeConfigs(ctx context.Context, r *request) (kmsg.Response, error) {
@@ -101,6 +103,16 @@ func (h *handler) configsOf(ctx context.Context, rr kmsg.DescribeConfigsRequestR
 	case kmsg.ConfigResourceTypeClientMetrics:
 		if rr.ResourceName == "" {
 			return nil, refuse(kerr.InvalidRequest, "Client metrics subscription name must not be empty")
+		}
+		for _, v := range h.backend.MetricsConfigs(rr.ResourceName) {
+			configs = append(configs, config(v))
+		}
+	case kmsg.ConfigResourceTypeGroupConfig:
+		if rr.ResourceName == "" {
+			return nil, refuse(kerr.InvalidRequest, "Group name must not be empty")
+		}
+		for _, v := range h.backend.GroupConfigs(rr.ResourceName) {
+			configs = append(configs, config(v))
 		}
 	default:
 		return nil, kerr.InvalidRequest

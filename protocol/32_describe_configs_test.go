@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -136,9 +137,8 @@ func TestDescribeConfigsRefusals(t *testing.T) {
 		{kmsg.ConfigResourceTypeBroker, "4294967297", 42}, // not 1
 		{kmsg.ConfigResourceTypeBroker, "one", 42},
 		{kmsg.ConfigResourceTypeBrokerLogger, "1", 42},
-		{kmsg.ConfigResourceTypeClientMetrics, "metrics", 0},
 		{kmsg.ConfigResourceTypeClientMetrics, "", 42},
-		{kmsg.ConfigResourceTypeGroupConfig, "g", 42},
+		{kmsg.ConfigResourceTypeGroupConfig, "", 42},
 		{kmsg.ConfigResourceTypeUnknown, "x", 42},
 		{1, "x", 42},
 		{-5, "x", 42},
@@ -157,6 +157,21 @@ func TestDescribeConfigsRefusals(t *testing.T) {
 	if got.ErrorCode != 56 || *got.ErrorMessage != kerr.KafkaStorageError.Description {
 		t.Errorf("store away: %d %q", got.ErrorCode, *got.ErrorMessage)
 	}
+}
+
+// Groups and subscriptions have configs, whether they exist or not.
+func TestDescribeConfigsOthers(t *testing.T) {
+	versions(t, &describeConfigsAPI, func(t *testing.T, v int16) {
+		for kind, want := range map[kmsg.ConfigResourceType]string{kmsg.ConfigResourceTypeClientMetrics: "of.metrics=x 7", kmsg.ConfigResourceTypeGroupConfig: "of.group=x 8"} {
+			got := describe(t, configsStub(), v, kind, "x", nil, true, true)
+			if got.ErrorCode != 0 || len(got.Configs) != 1 {
+				t.Fatalf("%+v", got)
+			}
+			if c := got.Configs[0]; fmt.Sprintf("%s=%s %d", c.Name, *c.Value, c.Source) != want {
+				t.Errorf("%+v, want %s", c, want)
+			}
+		}
+	})
 }
 
 // One bad resource does not spoil the others.

@@ -79,9 +79,9 @@ func (h *handler) alter(ctx context.Context, r configResource, times int, a topi
 		}
 		return h.backend.AlterBroker(ctx, strconv.FormatInt(id, 10), a)
 	case kmsg.ConfigResourceTypeClientMetrics:
-		return refuse(kerr.InvalidRequest, "Client metrics subscriptions are not supported: clients are not asked for metrics.")
+		return h.backend.AlterMetrics(ctx, r.name, a)
 	case kmsg.ConfigResourceTypeGroupConfig:
-		return refuse(kerr.InvalidRequest, "Group configs are not supported: they steer groups of the consumer, share and streams protocols only.")
+		return h.backend.AlterGroup(ctx, r.name, a)
 	case kmsg.ConfigResourceTypeBrokerLogger:
 		return refuse(kerr.InvalidRequest, "Broker loggers are not supported: log-level is a setting of the process.")
 	}

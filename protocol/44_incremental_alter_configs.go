@@ -22,14 +22,15 @@ import (
 //   - Brokers: own id for one, "" for all. Read-only keys, bad values and other
 //     ids INVALID_REQUEST. What can be changed are the defaults of topic configs,
 //     and settings of Kafka's threads that mean nothing here.
+//   - Groups and subscriptions of client metrics: any name; what is set is kept
+//     and shown, and means nothing here.
 //   - A null value, a key or a resource given twice INVALID_REQUEST.
 //
 // v1 flexible.
 //
 // Left out: unknown broker keys, which Kafka keeps for plugins, INVALID_CONFIG;
 // broker keys that Kafka can change and we cannot (connections, listeners)
-// INVALID_REQUEST; client metrics, group configs and broker loggers
-// INVALID_REQUEST: nothing here would obey them.
+// INVALID_REQUEST; broker loggers INVALID_REQUEST: nothing here would obey them.
 var incrementalAlterConfigsAPI = api{key: 44, min: 0, max: 1, large: true, serve: (*handler).incrementalAlterConfigs}
 
 func (h *handler) incrementalAlterConfigs(ctx context.Context, r *request) (kmsg.Response, error) {

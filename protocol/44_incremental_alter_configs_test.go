@@ -19,7 +19,7 @@ var alteredResources = []struct {
 }{
 	{2, "orders", 0}, {2, "bad", 40}, {2, "gone", 3}, {2, "", 42}, {2, "away", 56}, {2, "twice", 42}, {2, "twice", 42},
 	{4, "", 0}, {4, "1", 0}, {4, "01", 0}, {4, "2", 42}, {4, "-1", 42}, {4, "4294967297", 42}, {4, "one", 42},
-	{8, "1", 42}, {16, "metrics", 42}, {32, "g", 42}, {0, "x", 42}, {1, "x", 42}, {-5, "x", 42},
+	{8, "1", 42}, {16, "m", 0}, {16, "", 42}, {32, "g", 0}, {32, "away", 56}, {0, "x", 42}, {1, "x", 42}, {-5, "x", 42},
 }
 
 func alteringStub(done *[]string) *stub {
@@ -49,6 +49,20 @@ func alteringStub(done *[]string) *stub {
 	}
 	b.alterBroker = func(id string, a topic.Alteration) error {
 		note("broker "+id, a)
+		return nil
+	}
+	b.alterMetric = func(name string, a topic.Alteration) error {
+		if name == "" {
+			return kerr.InvalidRequest
+		}
+		note("metrics "+name, a)
+		return nil
+	}
+	b.alterGroup = func(name string, a topic.Alteration) error {
+		if name == "away" {
+			return errStore
+		}
+		note("group "+name, a)
 		return nil
 	}
 	return b
@@ -81,7 +95,7 @@ func TestIncrementalAlterConfigs(t *testing.T) {
 				}
 			}
 			tail := fmt.Sprintf(" 0:k0=5 1:k1=null 2:k2= 3:k3=x replace false check %v", check)
-			same(t, "done", done, []string{"orders" + tail, "broker " + tail, "broker 1" + tail, "broker 1" + tail})
+			same(t, "done", done, []string{"orders" + tail, "broker " + tail, "broker 1" + tail, "broker 1" + tail, "metrics m" + tail, "group g" + tail})
 		}
 	})
 }
@@ -112,7 +126,7 @@ func TestAlterConfigs(t *testing.T) {
 				}
 			}
 			tail := fmt.Sprintf(" 0:k0=5 0:k1=null replace true check %v", check)
-			same(t, "done", done, []string{"orders" + tail, "broker " + tail, "broker 1" + tail, "broker 1" + tail})
+			same(t, "done", done, []string{"orders" + tail, "broker " + tail, "broker 1" + tail, "broker 1" + tail, "metrics m" + tail, "group g" + tail})
 		}
 	})
 }

@@ -12,8 +12,8 @@ import (
 //
 //   - No types means all. A type that Kafka does not know is
 //     UNSUPPORTED_VERSION.
-//   - Topics: all of them; brokers: those that clients see. Client metrics and
-//     groups have no configs here, so that none is listed.
+//   - Topics: all of them; brokers: those that clients see; groups and
+//     subscriptions of client metrics: those for which something was set.
 //
 // v0 client metrics only (it was ListClientMetricsResources); v1 types
 // (KIP-1142).
@@ -24,13 +24,16 @@ var listConfigResourcesAPI = api{key: 74, min: 0, max: 1, large: true, serve: (*
 func (h *handler) listConfigResources(ctx context.Context, r *request) (kmsg.Response, error) {
 	req := r.Request.(*kmsg.ListConfigResourcesRequest)
 	resp := req.ResponseKind().(*kmsg.ListConfigResourcesResponse)
-	if r.GetVersion() == 0 {
-		return resp, nil
-	}
 	types := once(req.ResourceTypes)
-	if len(types) == 0 {
-		types = []int8{int8(kmsg.ConfigResourceTypeTopic), int8(kmsg.ConfigResourceTypeBroker)}
+	switch {
+	case r.GetVersion() == 0:
+		types = []int8{int8(kmsg.ConfigResourceTypeClientMetrics)}
+	case len(types) == 0:
+		types = []int8{int8(kmsg.ConfigResourceTypeTopic), int8(kmsg.ConfigResourceTypeBroker),
+			int8(kmsg.ConfigResourceTypeClientMetrics), int8(kmsg.ConfigResourceTypeGroupConfig)}
 	}
+	h.backend.RefreshConfigs(ctx, nil)
+	groups, metrics := h.backend.Configured()
 	for _, kind := range types {
 		add := func(name string) {
 			c := kmsg.NewListConfigResourcesResponseConfigResource()
@@ -52,7 +55,15 @@ func (h *handler) listConfigResources(ctx context.Context, r *request) (kmsg.Res
 			for _, n := range h.backend.Nodes() {
 				add(strconv.Itoa(int(n.ID)))
 			}
-		case kmsg.ConfigResourceTypeBrokerLogger, kmsg.ConfigResourceTypeClientMetrics, kmsg.ConfigResourceTypeGroupConfig:
+		case kmsg.ConfigResourceTypeClientMetrics:
+			for _, name := range metrics {
+				add(name)
+			}
+		case kmsg.ConfigResourceTypeGroupConfig:
+			for _, name := range groups {
+				add(name)
+			}
+		case kmsg.ConfigResourceTypeBrokerLogger:
 		default:
 			resp.ConfigResources = nil
 			resp.ErrorCode = kerr.UnsupportedVersion.Code

@@ -13,20 +13,20 @@ func TestListConfigResources(t *testing.T) {
 		Type int8
 		Name string
 	}
-	all := []found{{2, "a"}, {2, "b"}, {4, "1"}}
+	all := []found{{2, "a"}, {2, "b"}, {4, "1"}, {16, "m"}, {32, "g1"}, {32, "g2"}}
 	for _, c := range []struct {
 		v     int16
 		types []int8
 		code  int16
 		want  []found
 	}{
-		{0, nil, 0, nil},
+		{0, nil, 0, all[3:4]},
 		{1, nil, 0, all},
 		{1, []int8{}, 0, all},
 		{1, []int8{2}, 0, all[:2]},
-		{1, []int8{4, 4}, 0, all[2:]},
-		{1, []int8{8, 16, 32}, 0, nil},
-		{1, []int8{32, 2, 4}, 0, all},
+		{1, []int8{4, 4}, 0, all[2:3]},
+		{1, []int8{8, 16, 32}, 0, all[3:]},
+		{1, []int8{2, 4, 16, 32}, 0, all},
 		{1, []int8{2, 99}, 35, nil},
 		{1, []int8{0}, 35, nil},
 		{1, []int8{-2}, 35, nil},

@@ -55,6 +55,14 @@ type Topics interface {
 	AlterTopic(ctx context.Context, t *topic.Topic, a topic.Alteration) error
 	// AlterBroker changes the configs of one broker, or with "" of all.
 	AlterBroker(ctx context.Context, id string, a topic.Alteration) error
+	// AlterGroup changes the configs of a group, AlterMetrics a subscription of
+	// client metrics; GroupConfigs and MetricsConfigs are all of one, by name.
+	AlterGroup(ctx context.Context, name string, a topic.Alteration) error
+	AlterMetrics(ctx context.Context, name string, a topic.Alteration) error
+	GroupConfigs(name string) []topic.ConfigValue
+	MetricsConfigs(name string) []topic.ConfigValue
+	// Configured names those for which configs were set.
+	Configured() (groups, metrics []string)
 	// GrowTopic gives this very incarnation more partitions.
 	GrowTopic(ctx context.Context, t *topic.Topic, g topic.Growth) error
 	// NewestTopic is the topic as the store has it now, perhaps with more

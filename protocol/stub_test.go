@@ -39,6 +39,8 @@ type stub struct {
 
 	alterTopic  func(t *topic.Topic, a topic.Alteration) error
 	alterBroker func(id string, a topic.Alteration) error
+	alterGroup  func(name string, a topic.Alteration) error
+	alterMetric func(name string, a topic.Alteration) error
 	grow        func(t *topic.Topic, g topic.Growth) error
 	newest      *topic.Topic // instead of the one that is known
 
@@ -77,6 +79,24 @@ func (s *stub) RefreshConfigs(context.Context, []string) {}
 func (s *stub) AlterTopic(_ context.Context, t *topic.Topic, a topic.Alteration) error {
 	return s.alterTopic(t, a)
 }
+
+func (s *stub) AlterGroup(_ context.Context, name string, a topic.Alteration) error {
+	return s.alterGroup(name, a)
+}
+
+func (s *stub) AlterMetrics(_ context.Context, name string, a topic.Alteration) error {
+	return s.alterMetric(name, a)
+}
+
+func (s *stub) GroupConfigs(name string) []topic.ConfigValue {
+	return []topic.ConfigValue{{Name: "of.group", Value: name, Source: topic.FromGroup, Type: 2}}
+}
+
+func (s *stub) MetricsConfigs(name string) []topic.ConfigValue {
+	return []topic.ConfigValue{{Name: "of.metrics", Value: name, Source: topic.FromMetrics, Type: 2}}
+}
+
+func (s *stub) Configured() (groups, metrics []string) { return []string{"g1", "g2"}, []string{"m"} }
 
 func (s *stub) AlterBroker(_ context.Context, id string, a topic.Alteration) error {
 	return s.alterBroker(id, a)

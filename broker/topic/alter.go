@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -97,11 +98,28 @@ func (a Alteration) apply(old map[string]string, present func(name string) (valu
 					parts = slices.Delete(parts, i, i+1)
 				}
 			}
-			next[c.Name] = strings.Join(parts, ",")
+			now = strings.Join(parts, ",")
+			if c.Op == Append && len(now) > maxValue {
+				return nil, refuse(kerr.InvalidConfig, "The value of configuration %s would have %d bytes, %d are allowed.", c.Name, len(now), maxValue)
+			}
+			next[c.Name] = now
 		}
 	}
 	return next, nil
 }
+
+// noList refuses to append to, or subtract from, what is no list.
+func noList(c Change) error {
+	op := "APPEND"
+	if c.Op == Subtract {
+		op = "SUBTRACT"
+	}
+	return refuse(kerr.InvalidConfig, "Can't %s to key %s because its type is not LIST.", op, c.Name)
+}
+
+// maxValue is the longest value, as on the wire: appending to a list must not make
+// one that could not be set, nor told.
+const maxValue = math.MaxInt16
 
 // missing is what Kafka's controller says of a topic that is not there.
 func missing(name string) error {
@@ -118,6 +136,13 @@ func (ts *Topics) Alter(ctx context.Context, t *Topic, a Alteration) error {
 	}
 	static := []layer{{FromStatic, ts.static(nil)}}
 	key := pubsub.Token(t.Name)
+	// One at a time in this process: only other gateways can win a round. It is not
+	// the key itself, which a growth may hold for long.
+	turn := "\x00" + key
+	if err := ts.claim(ctx, turn); err != nil {
+		return err
+	}
+	defer ts.end(turn)
 	for range attempts {
 		r, _, err := ts.load(ctx, key)
 		if err != nil {
@@ -132,13 +157,7 @@ func (ts *Topics) Alter(ctx context.Context, t *Topic, a Alteration) error {
 				return "", false
 			}
 			return inherited(k, static), true
-		}, func(c Change) error {
-			op := "APPEND"
-			if c.Op == Subtract {
-				op = "SUBTRACT"
-			}
-			return refuse(kerr.InvalidConfig, "Can't %s to key %s because its type is not LIST.", op, c.Name)
-		})
+		}, noList)
 		if err != nil {
 			return err
 		}
@@ -176,12 +195,11 @@ func (ts *Topics) AlterBroker(ctx context.Context, id string, a Alteration) erro
 		return err
 	}
 	static := ts.static(nil)
-	for range attempts {
-		s, err := ts.loadSettings(ctx)
-		if err != nil {
-			return err
-		}
-		old := s.of(id)
+	in := section{nil, ""}
+	if id != "" {
+		in = section{inBrokers, id}
+	}
+	return ts.alterSettings(ctx, in, a.ValidateOnly, func(old map[string]string) (map[string]string, error) {
 		configs, err := a.apply(old, func(name string) (string, bool) {
 			k := brokerByKey[name]
 			if k == nil || k.typ != typeList {
@@ -199,32 +217,10 @@ func (ts *Topics) AlterBroker(ctx context.Context, id string, a Alteration) erro
 			return refuse(kerr.InvalidConfig, "Config value %s is not allowed for config key: %s", op, c.Name)
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := ts.checkBroker(configs, old); err != nil {
-			return err
-		}
-		if a.ValidateOnly || maps.Equal(configs, old) {
-			return nil
-		}
-		if ts.deps.Settings == nil {
-			return fmt.Errorf("alter broker configs: %w: no table", pubsub.ErrUnavailable)
-		}
-		next := s.with(id, configs)
-		data, err := next.encode()
-		if err != nil {
-			return err
-		}
-		rev, err := pubsub.Put(ctx, ts.deps.Settings, pubsub.Write{Key: settingsKey, Data: data, Expect: s.rev})
-		if err == nil {
-			ts.applySettings(pubsub.Value{Key: settingsKey, Data: data, Rev: rev})
-			return nil
-		}
-		if !errors.Is(err, pubsub.ErrConflict) {
-			return fmt.Errorf("alter broker configs: %w", err)
-		}
-	}
-	return fmt.Errorf("alter broker configs: %w", pubsub.ErrConflict)
+		return configs, ts.checkBroker(configs, old)
+	})
 }
 
 // checkBroker checks what is new among a broker's configs.

@@ -196,7 +196,7 @@ func TestBrokerConfigsReachTopics(t *testing.T) {
 		wg.Go(func() {
 			name := []string{"log.retention.ms", "log.retention.bytes", "compression.type", "log.message.timestamp.type", "message.max.bytes", "log.cleanup.policy"}[i]
 			v := []string{"5", "6", "zstd", "LogAppendTime", "777", "compact"}[i]
-			if err := g.AlterBroker(t.Context(), "", Alteration{Changes: changes("set:" + name + "=" + v)}); err != nil && !errors.Is(err, pubsub.ErrConflict) {
+			if err := g.AlterBroker(t.Context(), "", Alteration{Changes: changes("set:" + name + "=" + v)}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -242,5 +242,127 @@ func TestSettingsOfLaterVersions(t *testing.T) {
 	}
 	if n := len(g.ClusterConfigs()); n != 2 {
 		t.Errorf("the last known are not in force: %d", n)
+	}
+}
+
+// Changes of one resource at once, by two gateways, are all kept and all succeed.
+func TestAlterTogether(t *testing.T) {
+	t.Parallel()
+	c := newCluster(memory.Config{MaxReplicas: 3})
+	a, b := settled(t, c, "a", nil), settled(t, c, "b", nil)
+	top := mustCreate(t, a, spec("t"))
+	if _, err := b.Get(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range 60 {
+		g := []*gateway{a, b}[i%2]
+		wg.Go(func() {
+			// Appends would be lost, were an update.
+			if err := g.Alter(t.Context(), top, Alteration{Changes: changes(fmt.Sprintf("append:leader.replication.throttled.replicas=%d:1", i))}); err != nil {
+				t.Errorf("topic %d: %v", i, err)
+			}
+			if err := g.AlterGroup(t.Context(), fmt.Sprint("g", i/2), Alteration{Changes: changes([]string{"set:share.delivery.count.limit=6", "set:streams.num.standby.replicas=1"}[i%2])}); err != nil {
+				t.Errorf("group %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	now, err := a.Newest(t.Context(), top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(list(now.Configs["leader.replication.throttled.replicas"])); n != 60 {
+		t.Errorf("%d of 60 changes", n)
+	}
+	for _, g := range []*gateway{a, b} {
+		if err := g.Refresh(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		groups, _ := g.Configured()
+		if len(groups) != 30 {
+			t.Errorf("%d groups", len(groups))
+		}
+		for _, name := range groups {
+			n := 0
+			for _, v := range g.GroupConfigs(name) {
+				if v.Source == FromGroup {
+					n++
+				}
+			}
+			if n != 2 {
+				t.Errorf("%s: %d configs", name, n)
+			}
+		}
+	}
+}
+
+// What clients can make us keep is bounded: one value, and all settings together.
+func TestSettingsAreBounded(t *testing.T) {
+	t.Parallel()
+	c := newCluster(memory.Config{})
+	g := settled(t, c, "a", nil)
+	top := mustCreate(t, g, spec("t"))
+	const key = "leader.replication.throttled.replicas"
+	var err error
+	for i := 0; err == nil && i < 10; i++ {
+		var pairs []string
+		for j := range 1000 {
+			pairs = append(pairs, fmt.Sprintf("%d:1", 1000*i+j))
+		}
+		err = g.Alter(t.Context(), top, Alteration{Changes: changes("append:" + key + "=" + strings.Join(pairs, ","))})
+	}
+	wantCode(t, "a list that grows", err, kerr.InvalidConfig)
+	now, err := g.Newest(t.Context(), top)
+	if n := len(now.Configs[key]); err != nil || n > maxValue || n < maxValue-10_000 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if err := g.Alter(t.Context(), top, Alteration{Changes: changes("subtract:" + key + "=1:1")}); err != nil {
+		t.Error(err)
+	}
+
+	name := strings.Repeat("x", maxValue-3)
+	set := Alteration{Changes: changes("set:metrics=a")}
+	n := 0
+	for err = nil; err == nil && n < 100; n++ {
+		err = g.AlterMetrics(t.Context(), fmt.Sprint(name, n), set)
+	}
+	wantCode(t, "too many subscriptions", err, kerr.PolicyViolation)
+	if _, metrics := g.Configured(); len(metrics) != n-1 || n*maxValue > maxSettings+2*maxValue {
+		t.Errorf("%d subscriptions", len(metrics))
+	}
+	wantCode(t, "too many groups", g.AlterGroup(t.Context(), name, Alteration{Changes: changes("set:share.delivery.count.limit=6")}), kerr.PolicyViolation)
+	wantCode(t, "only checked", g.AlterMetrics(t.Context(), fmt.Sprint(name, n), Alteration{Changes: set.Changes, ValidateOnly: true}), kerr.PolicyViolation)
+	// What makes less is always possible, and makes room.
+	if err := g.AlterMetrics(t.Context(), fmt.Sprint(name, 0), Alteration{Replace: true}); err != nil {
+		t.Error(err)
+	}
+	if err := g.AlterBroker(t.Context(), "", Alteration{Changes: changes("set:log.retention.ms=5")}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A change of groups' configs is none of topics.
+func TestGroupConfigsAreNotTopics(t *testing.T) {
+	t.Parallel()
+	c := newCluster(memory.Config{})
+	g := settled(t, c, "a", nil)
+	mustCreate(t, g, spec("t"))
+	g.OnChange(func(_, now *Topic) { t.Errorf("topic %s has changed", now.Name) })
+	if err := g.AlterGroup(t.Context(), "g", Alteration{Changes: changes("set:share.delivery.count.limit=6")}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestShareReset(t *testing.T) {
+	t.Parallel()
+	for v, ok := range map[string]bool{
+		"earliest": true, " latest ": true, "by_duration:PT1H": true, "by_duration:P1D": true, "by_duration:P1DT2H3M4.5S": true, "by_duration:pt0.001s": true, "by_duration:PT0S": true,
+		"": false, "none": false, "Earliest": false, "by_duration:": false, "by_duration:P": false, "by_duration:PT": false, "by_duration:P1DT": false,
+		"by_duration:1H": false, "by_duration:PT1D": false, "by_duration:-PT1H": false, "by_duration:PT-1H": false, "by_duration:P1Y": false,
+	} {
+		if err := shareReset(v); (err == nil) != ok {
+			t.Errorf("%q: %v", v, err)
+		}
 	}
 }

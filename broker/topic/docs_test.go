@@ -77,6 +77,21 @@ in config.md). Everything else is a setting of the process and read-only.
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", k.name, def, k.doc)
 	}
+	b.WriteString(`
+## Configs of groups and client metrics
+
+What Kafka 4.3 lets be set on groups of the consumer, share and streams protocols, and
+on subscriptions of client metrics, is checked as Kafka checks it, kept and shown
+(kafka-configs --entity-type groups, --entity-type client-metrics, kafka-client-metrics).
+It means nothing here: there are no groups of those protocols, and clients are not asked
+for metrics. Groups: `)
+	for i, k := range groupKeys {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(k.name)
+	}
+	b.WriteString(". Subscriptions: interval.ms, match, metrics. Together with what is set of brokers they may\ntake 256 kB.\n")
 	if *rewrite {
 		if err := os.WriteFile(docsFile, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/pubsub"
 )
@@ -18,12 +20,20 @@ const SharedBroker = "1"
 // settingsKey is the key of the record in kafka-meta.
 const settingsKey = "configs"
 
+// maxSettings bounds the record, which every gateway keeps in memory and which
+// must fit into one message of the store: clients may name groups and
+// subscriptions as they like.
+const maxSettings = 256 << 10
+
 // settings is the value of kafka-meta/configs: broker configs that were changed
-// while brokers ran. It is never written to: a change makes a new one.
+// while brokers ran, and configs of groups and of client metrics. It is never
+// written to: a change makes a new one.
 type settings struct {
 	V       int                          `json:"v"`
 	Cluster map[string]string            `json:"cluster,omitempty"` // for all brokers
 	Brokers map[string]map[string]string `json:"brokers,omitempty"` // by id, for one
+	Groups  map[string]map[string]string `json:"groups,omitempty"`  // by group
+	Metrics map[string]map[string]string `json:"metrics,omitempty"` // by subscription
 
 	rev  pubsub.Rev
 	rest map[string]json.RawMessage // fields of later versions, carried through
@@ -31,31 +41,40 @@ type settings struct {
 
 func (s *settings) broker(id string) map[string]string { return s.Brokers[id] }
 
-// of is what was set for one broker, or with "" for all.
-func (s *settings) of(id string) map[string]string {
-	if id == "" {
-		return s.Cluster
-	}
-	return s.Brokers[id]
+// section is a part of the settings: what was set of one resource.
+type section struct {
+	all  func(*settings) *map[string]map[string]string // nil: of all brokers
+	name string
 }
 
-// with is a copy in which one broker, or with "" all, have other configs.
-func (s *settings) with(id string, configs map[string]string) *settings {
-	c := *s
+func (s section) of(all *settings) map[string]string {
+	if s.all == nil {
+		return all.Cluster
+	}
+	return (*s.all(all))[s.name]
+}
+
+// with is a copy of all in which the section has other configs.
+func (s section) with(all *settings, configs map[string]string) *settings {
+	c := *all
 	c.V = recordVersion
-	if id == "" {
+	if s.all == nil {
 		c.Cluster = configs
 		return &c
 	}
-	c.Brokers = maps.Clone(s.Brokers)
-	if c.Brokers == nil {
-		c.Brokers = map[string]map[string]string{}
+	m := s.all(&c)
+	if *m = maps.Clone(*m); *m == nil {
+		*m = map[string]map[string]string{}
 	}
-	if c.Brokers[id] = configs; len(configs) == 0 {
-		delete(c.Brokers, id)
+	if (*m)[s.name] = configs; len(configs) == 0 {
+		delete(*m, s.name)
 	}
 	return &c
 }
+
+func inBrokers(s *settings) *map[string]map[string]string { return &s.Brokers }
+func inGroups(s *settings) *map[string]map[string]string  { return &s.Groups }
+func inMetrics(s *settings) *map[string]map[string]string { return &s.Metrics }
 
 func parseSettings(v pubsub.Value) (*settings, error) {
 	s := &settings{rev: v.Rev}
@@ -77,7 +96,7 @@ func parseSettings(v pubsub.Value) (*settings, error) {
 	if err := json.Unmarshal(v.Data, &s.rest); err != nil {
 		return nil, fmt.Errorf("broker configs: %w", err)
 	}
-	for _, f := range []string{"v", "cluster", "brokers"} {
+	for _, f := range []string{"v", "cluster", "brokers", "groups", "metrics"} {
 		delete(s.rest, f)
 	}
 	return s, nil
@@ -121,7 +140,10 @@ func (ts *Topics) applySettings(v pubsub.Value) {
 		ts.deps.Logger.Error("broker configs are unreadable; the last known stay in force", logging.Error, err)
 		return
 	}
-	ts.dynamic.Store(s)
+	old := ts.dynamic.Swap(s)
+	if maps.Equal(old.Cluster, s.Cluster) && maps.EqualFunc(old.Brokers, s.Brokers, maps.Equal[map[string]string, map[string]string]) {
+		return
+	}
 	ts.mu.RLock()
 	listeners := ts.onChange
 	ts.mu.RUnlock()
@@ -130,6 +152,58 @@ func (ts *Topics) applySettings(v pubsub.Value) {
 			fn(t, t)
 		}
 	}
+}
+
+// alterSettings changes one section: what it is to be, from what it is, says
+// next.
+func (ts *Topics) alterSettings(ctx context.Context, in section, validateOnly bool, next func(old map[string]string) (map[string]string, error)) error {
+	// One at a time in this process: only other gateways can win a round.
+	const key = "\x00configs" // nobody's key
+	if err := ts.claim(ctx, key); err != nil {
+		return err
+	}
+	defer ts.end(key)
+	for range attempts {
+		s, err := ts.loadSettings(ctx)
+		if err != nil {
+			return err
+		}
+		old := in.of(s)
+		configs, err := next(old)
+		if err != nil {
+			return err
+		}
+		now := in.with(s, configs)
+		data, err := now.encode()
+		if err != nil {
+			return err
+		}
+		if grown := !maps.Equal(configs, old) && size(configs)+len(in.name) > size(old); grown && len(data) > maxSettings {
+			return refuse(kerr.PolicyViolation, "There are more configs of brokers, groups and client metrics than are kept: %d bytes, the limit is %d.", len(data), maxSettings)
+		}
+		if validateOnly || maps.Equal(configs, old) {
+			return nil
+		}
+		if ts.deps.Settings == nil {
+			return fmt.Errorf("alter configs: %w: no table", pubsub.ErrUnavailable)
+		}
+		rev, err := pubsub.Put(ctx, ts.deps.Settings, pubsub.Write{Key: settingsKey, Data: data, Expect: s.rev})
+		if err == nil {
+			ts.applySettings(pubsub.Value{Key: settingsKey, Data: data, Rev: rev})
+			return nil
+		}
+		if !errors.Is(err, pubsub.ErrConflict) {
+			return fmt.Errorf("alter configs: %w", err)
+		}
+	}
+	return fmt.Errorf("alter configs: %w", pubsub.ErrConflict)
+}
+
+func size(configs map[string]string) (n int) {
+	for k, v := range configs {
+		n += len(k) + len(v)
+	}
+	return n
 }
 
 // loadSettings asks the store's leader.

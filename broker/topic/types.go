@@ -40,6 +40,8 @@ const (
 	FromCluster Source = 3 // DYNAMIC_DEFAULT_BROKER_CONFIG: of all
 	FromStatic  Source = 4 // STATIC_BROKER_CONFIG: of the process's configuration
 	FromDefault Source = 5 // DEFAULT_CONFIG
+	FromMetrics Source = 7 // DYNAMIC_CLIENT_METRICS_CONFIG
+	FromGroup   Source = 8 // DYNAMIC_GROUP_CONFIG
 )
 
 // Synonym is one place where a config has a value.

@@ -45,6 +45,19 @@ func configs(t *testing.T, b *broker.Broker) {
 	shows("the topic's, over the brokers'", "retention.ms=60000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=60000, DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=70000, DEFAULT_CONFIG:log.retention.hours=168}", topic)
 	alter(all, "--delete-config", "log.retention.ms")
 
+	group := []string{"--entity-type", "groups", "--entity-name", "cli-group"}
+	if out := alter(group, "--add-config", "consumer.session.timeout.ms=50000"); !strings.Contains(out, "Completed updating config for group cli-group.") {
+		t.Errorf("alter a group: %q", out)
+	}
+	shows("the group's", "consumer.session.timeout.ms=50000 sensitive=false synonyms={DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms=50000, DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000}", group)
+	tool(t, b, "kafka-client-metrics", "--alter", "--name", "cli-metrics", "--metrics", "org.apache.kafka.", "--interval", "10000").Must(t)
+	testkit.Poll(t, 10*time.Second, "the subscription", func() error {
+		if out := tool(t, b, "kafka-client-metrics", "--describe").Must(t).Stdout; !strings.Contains(out, "cli-metrics") || !strings.Contains(out, "interval.ms=10000") {
+			return fmt.Errorf("%q", out)
+		}
+		return nil
+	})
+
 	for _, bad := range [][]string{{"--add-config", "no.such=1"}, {"--add-config", "retention.ms=zzz"}} {
 		res, err := tool(t, b, "kafka-configs", slices.Concat([]string{"--alter"}, topic, bad)...).Do(t.Context())
 		if out := res.Stdout + res.Stderr; err != nil || res.Code == 0 || !strings.Contains(out, "InvalidConfigurationException") {

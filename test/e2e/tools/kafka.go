@@ -12,6 +12,7 @@ import (
 // classes are the main classes of Kafka's command line tools, release 4.3.
 var classes = map[string]string{
 	"kafka-configs":            "kafka.admin.ConfigCommand",
+	"kafka-client-metrics":     "org.apache.kafka.tools.ClientMetricsCommand",
 	"kafka-console-consumer":   "org.apache.kafka.tools.consumer.ConsoleConsumer",
 	"kafka-console-producer":   "org.apache.kafka.tools.ConsoleProducer",
 	"kafka-consumer-groups":    "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
