@@ -45,7 +45,7 @@ func (m *pending) failLater(err error, message string, delay time.Duration) {
 // block. r.Records belongs to the partition until then.
 func (p *Partition) Submit(r AppendRequest, done func(AppendResult)) {
 	m := &pending{done: done, at: p.host.clock()}
-	m.check(&r, p.Config(), p.host.largest, m.at.UnixMilli())
+	m.check(p, &r, p.Config(), p.host.largest, m.at.UnixMilli())
 	if m.err != nil {
 		m.done(AppendResult{Err: m.err, Message: m.message, BaseOffset: types.NoOffset, LogStart: types.NoOffset, AppendTime: -1, Records: m.records})
 		return
@@ -297,7 +297,7 @@ func (p *Partition) commit(g *group) {
 			continue
 		}
 		if g.accepted > 0 && !p.insync() {
-			p.fail(g, kerr.NotEnoughReplicas, "min.insync.replicas is more than an acknowledgement of the store stands for")
+			p.fail(g, kerr.NotEnoughReplicas, "")
 			return
 		}
 		e := p.encode(g)
@@ -354,7 +354,8 @@ func (p *Partition) commit(g *group) {
 }
 
 // insync reports whether an acknowledgement stands for min.insync.replicas: the
-// store gives it once a majority of the stream's replicas have the message.
+// store gives it once a majority of the stream's replicas have the message. More
+// than there are replicas means all of them (Partition.effectiveMinIsr).
 func (p *Partition) insync() bool {
 	n := p.Config().MinInsync
 	if n <= 1 {
@@ -362,7 +363,7 @@ func (p *Partition) insync() bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.replicas == 0 || n <= p.replicas/2+1
+	return p.replicas == 0 || min(n, p.replicas) <= p.replicas/2+1
 }
 
 // appendOnce sends the message once.

@@ -21,12 +21,13 @@ func BenchmarkCheck(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			c := Config{MaxMessageBytes: 1 << 20, MaxAheadMillis: 3600000, MaxBehindMillis: 1<<63 - 1}
 			r := AppendRequest{Records: data}
+			p := &Partition{topic: "t"}
 			now := time.Now().UnixMilli()
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			for b.Loop() {
 				var k checked
-				k.check(&r, &c, 1<<20, now)
+				k.check(p, &r, &c, 1<<20, now)
 				if k.err != nil {
 					b.Fatal(k.message)
 				}

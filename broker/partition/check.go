@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -28,7 +29,10 @@ func (k *checked) refuse(err *kerr.Error, message string) { k.err, k.message = e
 // Order and codes are those of ProduceRequest.validateRecords,
 // UnifiedLog.analyzeAndValidateRecords and LogValidator. Records are walked
 // only where a rule needs it (design §6).
-func (k *checked) check(r *AppendRequest, c *Config, largest int, now int64) {
+//
+// Texts for people are Kafka's where it sends one; most refusals have none there.
+// at is the partition's name in them.
+func (k *checked) check(at fmt.Stringer, r *AppendRequest, c *Config, largest int, now int64) {
 	if len(r.Records) == 0 {
 		k.refuse(kerr.InvalidRecord, "no record batch")
 		return
@@ -55,7 +59,7 @@ func (k *checked) check(r *AppendRequest, c *Config, largest int, now int64) {
 		return
 	}
 	if limit := min(c.MaxMessageBytes, largest); len(b) > limit {
-		k.refuse(kerr.MessageTooLarge, fmt.Sprintf("the batch has %d bytes, the limit is %d", len(b), limit))
+		k.refuse(kerr.MessageTooLarge, "")
 		return
 	}
 	if !b.ChecksumOK() {
@@ -96,7 +100,7 @@ func (k *checked) check(r *AppendRequest, c *Config, largest int, now int64) {
 	if c.LogAppendTime {
 		k.entry.flags |= flagLogAppendTime
 	}
-	if k.times(c, now); k.err == nil {
+	if k.times(at, c, now); k.err == nil {
 		k.recode(c, largest)
 	}
 }
@@ -106,7 +110,7 @@ func (k *checked) check(r *AppendRequest, c *Config, largest int, now int64) {
 // Kafka does for every batch. A header that lies within reason (above the base,
 // below the true maximum) is kept: finding it out would cost a decompression
 // per batch.
-func (k *checked) times(c *Config, now int64) {
+func (k *checked) times(at fmt.Stringer, c *Config, now int64) {
 	b := k.batch
 	newest := now + c.MaxAheadMillis
 	if newest < now {
@@ -135,7 +139,7 @@ func (k *checked) times(c *Config, now int64) {
 			return
 		}
 		if c.KeysRequired && it.Record.Key == nil {
-			badKey = append(badKey, RecordError{i, "a record of a compacted topic needs a key"})
+			badKey = append(badKey, RecordError{i, fmt.Sprintf("Compacted topic cannot accept message without key in topic partition %s", at)})
 		}
 		t := b.BaseTimestamp() + it.Record.TimestampDelta
 		largest = max(largest, t)
@@ -149,7 +153,7 @@ func (k *checked) times(c *Config, now int64) {
 	}
 	if len(badKey) > 0 {
 		k.records = capped(badKey)
-		k.refuse(kerr.InvalidRecord, "one or more records have been rejected")
+		k.refuse(kerr.InvalidRecord, rejected(badKey))
 		return
 	}
 	if len(badTime) > 0 {
@@ -164,6 +168,18 @@ func (k *checked) times(c *Config, now int64) {
 		k.entry.maxTime = largest
 	}
 
+}
+
+// rejected is RecordValidationException's text.
+func rejected(bad []RecordError) string {
+	var first strings.Builder
+	for i, e := range bad[:min(len(bad), 3)] {
+		if i > 0 {
+			first.WriteString(", ")
+		}
+		fmt.Fprintf(&first, "RecordError(batchIndex=%d, message='%s')", e.Index, e.Message)
+	}
+	return fmt.Sprintf("One or more records have been rejected due to %d record errors in total, and only showing the first three errors at most: [%s]", len(bad), first.String())
 }
 
 // capped keeps the answer to a hopeless batch small.

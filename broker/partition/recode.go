@@ -2,7 +2,6 @@ package partition
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -64,7 +63,7 @@ func (k *checked) recode(c *Config, largest int) {
 	}
 	n := b.WithRecords(int8(codec), encoded)
 	if limit := min(c.MaxMessageBytes, largest); len(n) > limit {
-		k.refuse(kerr.MessageTooLarge, fmt.Sprintf("compressed with %s the batch has %d bytes, the limit is %d", codec, len(n), limit))
+		k.refuse(kerr.MessageTooLarge, "")
 		return
 	}
 	k.batch, k.entry.length = n, int32(len(n))

@@ -170,12 +170,21 @@ func TestMinInsync(t *testing.T) {
 		for n, want := range map[int]error{0: nil, 1: nil, 2: nil, 3: kerr.NotEnoughReplicas, 9: kerr.NotEnoughReplicas} {
 			g.configure(func(c *Config) { c.MinInsync = n })
 			a := g.produce(AppendRequest{Records: batch(1)})
-			if !errors.Is(a.Err, want) {
-				t.Errorf("min.insync.replicas %d on 3 replicas: %v", n, a.Err)
+			if !errors.Is(a.Err, want) || a.Message != "" {
+				t.Errorf("min.insync.replicas %d on 3 replicas: %v, %q", n, a.Err, a.Message)
 			}
 		}
 		if n := len(w.server.Messages(testLog)); n != 3 {
 			t.Errorf("%d messages are stored", n)
+		}
+	})
+	// More than there are means all of them.
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{MaxReplicas: 1})
+		g := w.gateway(memory.Faults{})
+		g.configure(func(c *Config) { c.MinInsync = 2 })
+		if a := g.produce(AppendRequest{Records: batch(1)}); a.Err != nil {
+			t.Errorf("min.insync.replicas 2 on 1 replica: %v", a.Err)
 		}
 	})
 }

@@ -99,6 +99,8 @@ func TestConfigValues(t *testing.T) {
 		{"min.insync.replicas=0", false, "at least 1"},
 		{"min.cleanable.dirty.ratio=0.50", true, ""},
 		{"min.cleanable.dirty.ratio=0.1", true, ""},
+		{"min.cleanable.dirty.ratio=2", false, "Invalid value 2.0 for"}, // as it was read
+		{"min.insync.replicas=-07", false, "Invalid value -7 for"},
 		{"min.cleanable.dirty.ratio=NaN", false, "at least 0"},
 		{"min.cleanable.dirty.ratio=1.1", false, "no more than 1"},
 		{"min.compaction.lag.ms=60000", true, ""},

@@ -203,7 +203,7 @@ func reason(name, value string, err error) string {
 // max.message.bytes beyond largest, the most that the store takes, and a
 // min.insync.replicas that no acknowledgement of the store can stand for: it
 // says nothing of the replicas beyond a majority. More than there are replicas
-// is taken: as in Kafka, writes then get NOT_ENOUGH_REPLICAS.
+// is taken: as in Kafka, it means all of them.
 func checkLimits(configs map[string]string, changed func(name string) bool, largest, replicas int) error {
 	if v, ok := configs[maxMessageBytes]; ok && changed(maxMessageBytes) && number64(configs, maxMessageBytes) > int64(largest) {
 		return refuse(kerr.InvalidConfig, "Invalid value %s for configuration %s: the store takes at most %d (raise max_payload of the NATS server)", v, maxMessageBytes, largest)
@@ -283,9 +283,9 @@ func number(typ int8, low, high int64) func(string) error {
 		case err != nil:
 			return fmt.Errorf("Not a number of type %s", name) //nolint:staticcheck // Kafka's words, for people
 		case n < low:
-			return fmt.Errorf("Value must be at least %d", low) //nolint:staticcheck // as above
+			return badValue{strconv.FormatInt(n, 10), fmt.Sprintf("Value must be at least %d", low)}
 		case n > high:
-			return fmt.Errorf("Value must be no more than %d", high) //nolint:staticcheck // as above
+			return badValue{strconv.FormatInt(n, 10), fmt.Sprintf("Value must be no more than %d", high)}
 		}
 		return nil
 	}
@@ -317,7 +317,8 @@ type sentence string
 
 func (w sentence) Error() string { return string(w) }
 
-// badValue blames another value than the one that was set.
+// badValue blames another value than the one that was set: a part of a list, a
+// number as it was read.
 type badValue struct{ value, text string }
 
 func (b badValue) Error() string { return b.text }
@@ -358,9 +359,9 @@ func ratio(v string) error {
 	case err != nil:
 		return fmt.Errorf("Not a number of type DOUBLE") //nolint:staticcheck // Kafka's words
 	case !(f >= 0):
-		return fmt.Errorf("Value must be at least 0") //nolint:staticcheck // Kafka's words
+		return badValue{canonical(typeDouble, v), "Value must be at least 0"}
 	case f > 1:
-		return fmt.Errorf("Value must be no more than 1") //nolint:staticcheck // as above
+		return badValue{canonical(typeDouble, v), "Value must be no more than 1"}
 	}
 	return nil
 }

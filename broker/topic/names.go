@@ -28,9 +28,9 @@ func CheckName(name string) error {
 	case name == "":
 		return refuse(kerr.InvalidTopicException, "Topic name is invalid: the empty string is not allowed")
 	case name == "." || name == "..":
-		return refuse(kerr.InvalidTopicException, "Topic name is invalid: '%s' is not allowed.", name)
+		return refuse(kerr.InvalidTopicException, "Topic name is invalid: '%s' is not allowed", name)
 	case len(name) > maxName:
-		return refuse(kerr.InvalidTopicException, "Topic name is invalid: it has %d characters, %d are allowed.", len(name), maxName)
+		return refuse(kerr.InvalidTopicException, "Topic name is invalid: the length of '%s' is longer than the max allowed length %d", printable(name), maxName)
 	}
 	for i := range len(name) {
 		switch c := name[i]; {
