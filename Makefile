@@ -8,12 +8,12 @@ BROKERS ?=
 
 REPORT = go run ./test/report
 # Client suites in the order they run, the fastest to fail first.
-E2E = usage command keys settings cli clients kgo suites kill
+E2E = usage command keys settings cli golden webui clients kgo suites kill
 export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
 .NOTPARALLEL:
-.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim scale vuln deploy faults retention hostile e2e record record-suites nightly docs-clients test clean
+.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim scale vuln deploy faults retention hostile e2e record golden-record record-suites nightly docs-clients test clean
 
 all: build
 
@@ -99,10 +99,14 @@ $(addprefix e2e-,$(E2E)): e2e-%:
 
 record: setup ## what Apache Kafka answers, which suites compare with: writes the recorded files anew
 	cd test/e2e && STREAM_RECORD=1 STREAM_E2E_BROKERS=kafka go test -count=1 -timeout 15m ./keys
+	$(MAKE) golden-record
+
+golden-record: setup ## what Kafka's command line tools print on Apache Kafka, into test/e2e/golden/testdata
+	cd test/e2e && STREAM_RECORD=1 STREAM_E2E_BROKERS=kafka go test -count=1 -timeout 15m ./golden
 
 nightly: setup ## what is too long for CI: records anew, every client on every kind of broker, whole foreign suites, 10 minutes of fuzzing per target
 	$(MAKE) record record-suites
-	$(MAKE) e2e-clients BROKERS=kafka
+	$(MAKE) e2e-golden e2e-webui e2e-clients BROKERS=kafka
 	STREAM_E2E_FULL=true $(MAKE) e2e-clients
 	STREAM_SUITES=whole $(MAKE) e2e-suites
 	$(MAKE) fuzz FUZZTIME=10m

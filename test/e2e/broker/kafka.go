@@ -58,7 +58,11 @@ func startKafka(t testing.TB, o Options) *kafka {
 	controller := testkit.FreeAddr(t)
 	text := fmt.Sprintf(kafkaProperties, k.addr, controller, filepath.Join(dir, "log"))
 	listeners, advertised := "PLAINTEXT://"+k.addr, "PLAINTEXT://"+o.Advertised
-	format := []string{"format", "-t", "c3RyZWFtLWUyZS10ZXN0cw", "-c", k.properties}
+	// Without eligible leader replicas (KIP-966): with them it keeps a cluster
+	// default of min.insync.replicas, shows it as a config of every topic, and
+	// refuses every AlterConfigs of the cluster that would leave it out. We have no
+	// such thing.
+	format := []string{"format", "-t", "c3RyZWFtLWUyZS10ZXN0cw", "-c", k.properties, "--feature", "eligible.leader.replicas.version=0"}
 	if o.SASL {
 		k.sasl = testkit.FreeAddr(t)
 		listeners += ",SASL://" + k.sasl

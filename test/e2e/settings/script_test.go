@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hanzoai/stream/test/e2e/broker"
 )
@@ -44,9 +43,6 @@ func TestScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer cl.Close()
-		if b.Kind == broker.Kafka {
-			withoutELR(t, cl)
-		}
 		differences := 0
 		for _, f := range files {
 			t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
@@ -217,23 +213,5 @@ func write(t *testing.T, file string, steps []step) {
 	}
 	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// withoutELR takes eligible leader replicas (KIP-966) from Apache Kafka: with
-// them it keeps a cluster default of min.insync.replicas, and refuses every
-// AlterConfigs of the cluster that would leave it out. We have no such thing.
-func withoutELR(t *testing.T, cl *kgo.Client) {
-	t.Helper()
-	req := kmsg.NewPtrUpdateFeaturesRequest()
-	f := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
-	f.Feature, f.MaxVersionLevel, f.UpgradeType = "eligible.leader.replicas.version", 0, 2
-	req.FeatureUpdates, req.TimeoutMillis = append(req.FeatureUpdates, f), 30_000
-	resp, err := req.RequestWith(t.Context(), cl)
-	if err != nil || resp.ErrorCode != 0 {
-		t.Fatalf("switch eligible leader replicas off: %v, %+v", err, resp)
-	}
-	if out := ask(t.Context(), t, cl, "incremental broker: delete:min.insync.replicas"); out[0] != "broker:: ok" {
-		t.Fatal(out)
 	}
 }

@@ -11,17 +11,27 @@ import (
 
 // classes are the main classes of Kafka's command line tools, release 4.3.
 var classes = map[string]string{
-	"kafka-configs":            "kafka.admin.ConfigCommand",
-	"kafka-client-metrics":     "org.apache.kafka.tools.ClientMetricsCommand",
-	"kafka-console-consumer":   "org.apache.kafka.tools.consumer.ConsoleConsumer",
-	"kafka-console-producer":   "org.apache.kafka.tools.ConsoleProducer",
-	"kafka-consumer-groups":    "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-	"kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
-	"kafka-get-offsets":        "org.apache.kafka.tools.GetOffsetShell",
-	"kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
-	"kafka-server-start":       "kafka.Kafka",
-	"kafka-storage":            "kafka.tools.StorageTool",
-	"kafka-topics":             "org.apache.kafka.tools.TopicCommand",
+	"kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+	"kafka-client-metrics":      "org.apache.kafka.tools.ClientMetricsCommand",
+	"kafka-cluster":             "org.apache.kafka.tools.ClusterTool",
+	"kafka-configs":             "kafka.admin.ConfigCommand",
+	"kafka-console-consumer":    "org.apache.kafka.tools.consumer.ConsoleConsumer",
+	"kafka-console-producer":    "org.apache.kafka.tools.ConsoleProducer",
+	"kafka-consumer-groups":     "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+	"kafka-consumer-perf-test":  "org.apache.kafka.tools.ConsumerPerformance",
+	"kafka-delete-records":      "org.apache.kafka.tools.DeleteRecordsCommand",
+	"kafka-e2e-latency":         "org.apache.kafka.tools.EndToEndLatency",
+	"kafka-features":            "org.apache.kafka.tools.FeatureCommand",
+	"kafka-get-offsets":         "org.apache.kafka.tools.GetOffsetShell",
+	"kafka-groups":              "org.apache.kafka.tools.GroupsCommand",
+	"kafka-leader-election":     "org.apache.kafka.tools.LeaderElectionCommand",
+	"kafka-log-dirs":            "org.apache.kafka.tools.LogDirsCommand",
+	"kafka-producer-perf-test":  "org.apache.kafka.tools.ProducerPerformance",
+	"kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+	"kafka-server-start":        "kafka.Kafka",
+	"kafka-storage":             "kafka.tools.StorageTool",
+	"kafka-topics":              "org.apache.kafka.tools.TopicCommand",
+	"kafka-transactions":        "org.apache.kafka.tools.TransactionsCommand",
 }
 
 // Kafka is a run of one of Kafka's tools: the one of KAFKA_BIN_DIR, if that is
