@@ -315,7 +315,7 @@ func (w *watch) run(ctx context.Context) (done bool, err error) {
 		}
 	}
 	for {
-		if !w.synced && (st.clustered || cur.pending == 0) && w.last >= end {
+		if !w.synced && cur.pending == 0 && w.last >= end {
 			w.synced = true
 			if w.o.Synced != nil {
 				w.o.Synced()
@@ -332,13 +332,12 @@ func (w *watch) run(ctx context.Context) (done bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if m == nil {
-			// Should have come: it may be gone meanwhile, or was counted twice,
-			// as the server does with what is stored while it makes a consumer.
-			if end, err = w.end(ctx); err != nil {
-				return false, err
+		if m == nil { // should have come: it may be gone meanwhile
+			if st.clustered {
+				if end, err = w.end(ctx); err != nil {
+					return false, err
+				}
 			}
-			cur.pending = 0
 			continue
 		}
 		w.last = p.seq
