@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-// Relay forwards TCP connections to a fixed address and can cut or stall them,
-// as a bad network does.
+// Relay forwards TCP connections to an address and can cut or stall them, as a bad
+// network does, or send them elsewhere, as a balancer does.
 type Relay struct {
 	Addr string // where clients connect
 
-	target string
 	listen net.Listener
 	wait   sync.WaitGroup
 
 	mu      sync.Mutex
+	target  string            // guards: where new connections go
 	flow    *sync.Cond        // on mu; signalled when stalled or closed changes
 	conns   map[net.Conn]bool // guards: both ends of every open connection
 	stalled bool              // guards: bytes wait
@@ -50,18 +50,18 @@ func (r *Relay) accept() {
 func (r *Relay) serve(client net.Conn) {
 	defer client.Close()
 	r.mu.Lock()
-	refuse := r.refuse || r.closed
+	refuse, target := r.refuse || r.closed, r.target
 	r.mu.Unlock()
 	if refuse {
 		return
 	}
-	server, err := net.Dial("tcp", r.target)
+	server, err := net.Dial("tcp", target)
 	if err != nil {
 		return
 	}
 	defer server.Close()
 	r.mu.Lock()
-	if r.refuse || r.closed {
+	if r.refuse || r.closed || r.target != target {
 		r.mu.Unlock()
 		return
 	}
@@ -105,6 +105,14 @@ func (r *Relay) Cut() {
 	for c := range r.conns {
 		c.Close()
 	}
+}
+
+// Aim sends new connections to another address and closes those that there are.
+func (r *Relay) Aim(target string) {
+	r.mu.Lock()
+	r.target = target
+	r.mu.Unlock()
+	r.Cut()
 }
 
 // Refuse closes every connection, and new ones at once, until Accept.
