@@ -5,7 +5,7 @@
 #   .cache/python   a virtual environment with Python clients
 #   .cache/node     Node clients, and a Node that is new enough for them
 #   .cache/java-*   two lines of the Java client, through Maven
-#   .cache/rust     programs on Rust clients
+#   .cache/rust     a program on a Rust client, and the client's own tests
 #   kcat            Debian's package, where this runs as root
 #
 # and downloads the Go modules. Each step is done once per content of its
@@ -109,16 +109,26 @@ install_java() {
 	publish "$dir" "java-$1"
 }
 
-# install_rust builds what Cargo.lock pins, with the version of rskafka in it.
+# install_rust builds what Cargo.lock pins: the program on rskafka, which is told
+# its version, and rskafka's own tests, with what is in rust/tests in the place of
+# two of their files.
 install_rust() {
-	local source=$here/rust dir version
-	dir=$(folder rust "$source/Cargo.toml" "$source/Cargo.lock" "$source"/*.rs)
+	local source=$here/rust dir version manifest test
+	dir=$(folder rust "$source/Cargo.toml" "$source/Cargo.lock" "$source"/*.rs "$source"/tests/*.rs)
 	need cargo "install Rust 1.85 or newer" || return
 	if [ ! -e "$dir/.done" ]; then
 		version=$(grep -A1 '^name = "rskafka"$' "$source/Cargo.lock" | sed -n 's/^version = "\(.*\)"/\1/p')
-		rm -rf "$dir"
-		RSKAFKA_VERSION=$version cargo build -q --locked --manifest-path "$source/Cargo.toml" --target-dir "$dir/target" || return
-		mv "$dir/target/debug/rskafka" "$dir/" && rm -rf "$dir/target" || return
+		rm -rf "$dir" && mkdir -p "$dir/source/tests" && cp "$source"/Cargo.* "$source"/*.rs "$dir/source/" || return
+		manifest=$(cargo metadata -q --locked --format-version 1 --manifest-path "$dir/source/Cargo.toml" |
+			grep -o '"manifest_path":"[^"]*/rskafka-'"$version"'/Cargo.toml"' | cut -d '"' -f 4)
+		cp "$(dirname "$manifest")"/tests/*.rs "$dir/source/tests/" && cp "$source"/tests/*.rs "$dir/source/tests/" || return
+		RSKAFKA_VERSION=$version cargo build -q --locked --manifest-path "$dir/source/Cargo.toml" --target-dir "$dir/target" \
+			--bin rskafka --test client --test consumer --test produce_consume --test producer || return
+		mv "$dir/target/debug/rskafka" "$dir/" || return
+		for test in client consumer produce_consume producer; do
+			mv "$(find "$dir/target/debug/deps" -maxdepth 1 -type f -perm -u+x -name "$test-*")" "$dir/$test" || return
+		done
+		rm -rf "$dir/source" "$dir/target"
 	fi
 	publish "$dir" rust
 }

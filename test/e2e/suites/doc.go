@@ -2,7 +2,9 @@
 //
 // A suite is a Go module at a pinned version: the module proxy serves its tests
 // with it. They are copied into a temporary folder, pointed at the broker and run
-// with go test. testdata holds two files per suite:
+// with go test. Or it is a crate, whose tests setup.sh has built. The table says
+// what is in each, and under slow what only STREAM_SUITES=whole (make nightly)
+// runs, with the reason. testdata holds two files per suite:
 //
 //	NAME.results     pass, fail, skip or flaky per test, on Apache Kafka:
 //	                 written by make record-suites, never by hand

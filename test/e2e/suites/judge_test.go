@@ -41,6 +41,35 @@ func TestParse(t *testing.T) {
 	}
 }
 
+const libtest = `
+running 4 tests
+test a ... ok
+test b ... FAILED
+test c ... ignored
+
+failures:
+
+---- b stdout ----
+wrong
+
+failures:
+    b
+
+test result: FAILED.
+`
+
+func TestParseLibtest(t *testing.T) {
+	o := outcome{results: map[string]string{"other x": "pass"}, output: map[string][]string{}}
+	parseLibtest(o, "p", "a: test\nb: test\nc: test\nd: test\n\n4 tests, 0 benchmarks\n", libtest)
+	want := map[string]string{"other x": "pass", "p a": "pass", "p b": "fail", "p c": "skip", "p d": "fail"} // d never ended
+	if !maps.Equal(o.results, want) {
+		t.Errorf("%v, want %v", o.results, want)
+	}
+	if got := strings.TrimSpace(o.text("p b")); got != "wrong" {
+		t.Errorf("output of b: %q", got)
+	}
+}
+
 func TestMerge(t *testing.T) {
 	run := func(a, b string) outcome { return outcome{results: map[string]string{"A": a, "B": b}} }
 	got := merge([]outcome{run("pass", "pass"), run("pass", "fail"), {results: map[string]string{"A": "pass", "C": "pass"}}})

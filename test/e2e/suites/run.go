@@ -44,33 +44,51 @@ func (s *suite) run(t *testing.T, kind string, omit []string) outcome {
 		sasl = testkit.FreeAddr(t) // nobody listens
 	}
 	addresses := strings.NewReplacer(append(more, "{addr}", b.Addr, "{port}", port(b.Addr), "{sasl}", sasl, "{saslport}", port(sasl))...)
+	env := testkit.Environ()
+	for _, v := range s.env {
+		env = append(env, addresses.Replace(v))
+	}
+	if len(s.programs) > 0 {
+		return s.runPrograms(t, env, omit)
+	}
+	return s.runGo(t, env, omit, addresses, strings.NewReplacer(port(b.Addr), "{port}", port(sasl), "{saslport}"))
+}
+
+// runGo runs the packages of the suite with go test. Ports are put back in names.
+func (s *suite) runGo(t *testing.T, env, omit []string, addresses, ports *strings.Replacer) outcome {
+	t.Helper()
 	dir := s.prepare(t, addresses)
-	limit := s.limit + time.Minute // go test itself ends a package after s.limit
-	ctx, cancel := context.WithTimeout(t.Context(), limit*time.Duration(len(s.packages)))
-	defer cancel()
 	// -trimpath: what was built in another folder is used again.
 	args := []string{"test", "-json", "-count=1", "-vet=off", "-trimpath", "-p", "1", "-timeout", s.limit.String()}
 	if len(omit) > 0 {
 		args = append(args, "-skip", skipPattern(omit))
 	}
-	cmd := exec.CommandContext(ctx, "go", append(append(args, s.flags...), s.packages...)...)
-	cmd.Dir = dir
-	cmd.Env = append(testkit.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod -buildvcs=false")
-	for _, v := range s.env {
-		cmd.Env = append(cmd.Env, addresses.Replace(v))
+	limit := s.limit + time.Minute // go test itself ends a package after s.limit
+	stdout, stderr, err := execute(t, limit*time.Duration(len(s.packages)), dir, append(env, "GOWORK=off", "GOFLAGS=-mod=mod -buildvcs=false"),
+		"go", append(append(args, s.flags...), s.packages...)...)
+	module, _, _ := strings.Cut(s.module, "@")
+	o := parse(t, bytes.NewReader(stdout), module, ports)
+	if len(o.results) == 0 {
+		t.Fatalf("%s: no test ran: %v\n%s\n%s", s, err, stderr, strings.Join(o.output[""], ""))
 	}
+	return o
+}
+
+// execute runs a program and what it starts, at most for limit. Its error says
+// little: programs fail when a test does, which is judged by name later.
+func execute(t *testing.T, limit time.Duration, dir string, env []string, path string, args ...string) (stdout, stderr []byte, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir, cmd.Env = dir, env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run() // not nil if any test failed: judged by name later
-	module, _, _ := strings.Cut(s.module, "@")
-	o := parse(t, &stdout, module, strings.NewReplacer(port(b.Addr), "{port}", port(sasl), "{saslport}"))
-	if len(o.results) == 0 {
-		t.Fatalf("%s: no test ran: %v\n%s\n%s", s, err, stderr.String(), strings.Join(o.output[""], ""))
-	}
-	return o
+	var out, diagnostics bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &diagnostics
+	err = cmd.Run()
+	return out.Bytes(), diagnostics.Bytes(), err
 }
 
 func port(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }

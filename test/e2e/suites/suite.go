@@ -16,25 +16,25 @@ import (
 	"github.com/hanzoai/stream/test/e2e/broker"
 )
 
-// suite is a foreign test suite. In env, replace and files, {addr}, {port}, {sasl}
+// suite is a foreign test suite, of a Go module or of a Rust crate. In env, replace and files, {addr}, {port}, {sasl}
 // and {saslport} stand for the addresses of the broker.
 type suite struct {
 	name     string
-	module   string // path@version
-	sum      string // of the module, as in go.sum
+	module   string // path@version, or crate@version
+	sum      string // of the module, as in go.sum; a crate's is in rust/Cargo.lock
 	packages []string
-	flags    []string          // of go test
+	programs []string          // instead of packages: see install_rust in setup.sh
+	flags    []string          // of go test, or of the programs
 	env      []string          // NAME=value
 	replace  []string          // old, new, … in Go files
 	files    map[string]string // content by path in the module
 	broker   broker.Options
 	// setup starts what the suite needs beside the broker, which it may change,
 	// and returns more names in braces with their values, or nil.
-	setup   func(t testing.TB, o *broker.Options) []string
-	skip    map[string]string // tests that no broker here can serve, with the reason
-	slow    map[string]string // tests that only the nightly run has, with the reason
-	nightly bool              // the whole suite is too slow for every day
-	limit   time.Duration     // for a package
+	setup func(t testing.TB, o *broker.Options) []string
+	skip  map[string]string // tests that no broker here can serve, with the reason
+	slow  map[string]string // tests that only the nightly run has, with the reason
+	limit time.Duration     // for a package or program
 }
 
 // prepare makes a copy of the suite that tests the broker, and returns its folder.

@@ -1,6 +1,7 @@
 package suites
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -24,9 +25,6 @@ func TestSuites(t *testing.T) {
 	record, _ := strconv.Atoi(os.Getenv("STREAM_SUITES_RECORD"))
 	whole := record > 0 || os.Getenv("STREAM_SUITES") == "whole"
 	for _, s := range table {
-		if s.nightly && !whole {
-			continue
-		}
 		t.Run(s.name, func(t *testing.T) {
 			if record > 0 {
 				s.recordRuns(t, record)
@@ -56,7 +54,7 @@ func (s *suite) recordRuns(t *testing.T, n int) {
 	}
 	if len(runs) == n {
 		s.record(t, runs)
-		count(s.name, "Apache Kafka", merge(runs), fmt.Sprintf(" in %d runs", n))
+		summarize("%-20s Apache Kafka, %d runs: %s", s.name, n, counts(merge(runs)))
 	}
 }
 
@@ -100,8 +98,8 @@ func (s *suite) compare(t *testing.T, kind string, whole bool) {
 		t.Logf("exception: %s: %s", e.name, e.reason)
 	}
 	s.slowest(t, o)
-	count(s.name, "Apache Kafka", kafka, "")
-	count(s.name, kind, o.results, fmt.Sprintf(", %d exceptions, %.0f s", len(exceptions), time.Since(begin).Seconds()))
+	summarize("%-20s Apache Kafka: %s | %s: %s, %d left out, %d exceptions, %.0f s", s.name, counts(kafka), kind, counts(o.results),
+		absent(kafka, leftOut), len(exceptions), time.Since(begin).Seconds())
 }
 
 // text is what a test has printed, its parents and subtests included.
@@ -113,12 +111,35 @@ func (o outcome) text(name string) string {
 	return b.String()
 }
 
-// slowest names the five tests that took longest.
+// slowest names the five tests that took longest, where the suite tells.
 func (s *suite) slowest(t *testing.T, o outcome) {
-	names := slices.SortedFunc(maps.Keys(o.results), func(a, b string) int { return int(1000*o.seconds[b] - 1000*o.seconds[a]) })
+	names := slices.SortedFunc(maps.Keys(o.seconds), func(a, b string) int { return cmp.Compare(o.seconds[b], o.seconds[a]) })
 	for _, n := range names[:min(5, len(names))] {
 		t.Logf("%5.1f s %s", o.seconds[n], n)
 	}
+}
+
+// counts are the numbers of results of each kind.
+func counts(results map[string]string) string {
+	n := map[string]int{}
+	for _, r := range results {
+		n[r]++
+	}
+	text := fmt.Sprintf("%d passed, %d failed, %d skipped", n["pass"], n["fail"], n["skip"])
+	if n[flaky] > 0 {
+		text += fmt.Sprintf(", %d flaky", n[flaky])
+	}
+	return text
+}
+
+// absent counts the tests that pass on Apache Kafka and were not asked for.
+func absent(kafka map[string]string, leftOut func(name string) bool) (n int) {
+	for name, result := range kafka {
+		if result == "pass" && leftOut(name) {
+			n++
+		}
+	}
+	return n
 }
 
 // summary is what TestMain prints in the end: a line per suite and broker.
@@ -127,14 +148,10 @@ var (
 	summary []string // guarded by mu
 )
 
-func count(suite, who string, results map[string]string, note string) {
-	n := map[string]int{}
-	for _, r := range results {
-		n[r]++
-	}
+func summarize(format string, args ...any) {
 	mu.Lock()
 	defer mu.Unlock()
-	summary = append(summary, fmt.Sprintf("%-20s %-14s %4d passed %4d failed %4d skipped %4d flaky%s", suite, who, n["pass"], n["fail"], n["skip"], n[flaky], note))
+	summary = append(summary, fmt.Sprintf(format, args...))
 }
 
 func TestMain(m *testing.M) {

@@ -12,6 +12,8 @@ var onePartition = []string{"num.partitions=1"}
 
 const getOffsets = "calls a nil function in the test itself, which ends all other tests"
 
+const docker = "stops a broker through docker"
+
 var table = []*suite{
 	{
 		name:     "kafka-go",
@@ -76,10 +78,44 @@ var table = []*suite{
 			`fmt.Sprintf("127.0.0.1:%d", 29090+i)`, `"{proxy}"`,
 			`ReplicationFactor: 3,`, `ReplicationFactor: 1,`,
 		},
-		setup:   toxiproxy,
-		limit:   10 * time.Minute,
-		nightly: true,
+		setup: toxiproxy,
+		skip: map[string]string{
+			"TestConsumerFetchFollowerFailover":     docker,
+			"TestFuncAdminListConsumerGroupOffsets": docker,
+			"TestFuncIdempotentBufferedSequence":    docker,
+			"TestFuncTxnProduceWithBrokerFailure":   docker,
+		},
+		slow: map[string]string{
+			"TestFuncConsumerGroupFuzzy":                          "35 s",
+			"TestFuncConsumerGroupRebalanceAfterAddingPartitions": "23 s",
+			"TestFuncProducingIdempotentWithBrokerFailure":        "19 s",
+		},
+		limit: 6 * time.Minute,
 	},
+	{
+		name:     "rskafka",
+		module:   "rskafka@0.6.0",
+		programs: []string{"client", "consumer", "produce_consume", "producer"},
+		flags:    []string{"--test-threads", "4"},
+		env:      []string{"TEST_INTEGRATION=1", "TEST_BROKER_IMPL=kafka", "KAFKA_CONNECT={addr}"},
+		broker:   broker.Options{Properties: []string{"auto.create.topics.enable=false"}},
+		skip:     other(),
+		limit:    2 * time.Minute,
+	},
+}
+
+// other names the tests that need a client which is not in the programs.
+func other() map[string]string {
+	skip := map[string]string{"client test_sasl": "needs a user admin"}
+	for _, codec := range []string{"nocompression", "gzip", "lz4", "snappy", "zstd"} {
+		for _, pair := range []string{
+			"java_consume_java", "java_consume_rskafka", "rskafka_consume_java",
+			"rdkafka_consume_rdkafka", "rdkafka_consume_rskafka", "rskafka_consume_rdkafka",
+		} {
+			skip["produce_consume test_produce_"+pair+"_"+codec] = "needs the Java client or librdkafka, which meet in test/e2e/clients"
+		}
+	}
+	return skip
 }
 
 const noCompose = `// Package compose stands for one that starts containers.
