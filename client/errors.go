@@ -75,6 +75,16 @@ func (c *conn) classify(err error) error {
 	return failed("", "%w", err)
 }
 
+// partly lets what some brokers have answered stand, with the reason why others
+// have not; any other error is returned.
+func partly(err error) (missing string, _ error) {
+	s := (*kadm.ShardErrors)(nil)
+	if !errors.As(err, &s) || s.AllFailed || len(s.Errs) == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("no answer from %d of the brokers, first %d: %s", len(s.Errs), s.Errs[0].Broker.NodeID, refusal(s.Errs[0].Err, "")), nil
+}
+
 // cause picks one of the errors of several brokers: they make no readable line
 // together.
 func cause(err error) error {

@@ -38,6 +38,7 @@ func groupList(o *options) *cobra.Command {
 	}
 	o.ask(cmd, func(ctx context.Context, c *conn, cmd *cobra.Command, _ []string) error {
 		groups, err := c.adm.ListGroups(ctx)
+		missing, err := partly(err)
 		if err != nil {
 			return err
 		}
@@ -45,12 +46,15 @@ func groupList(o *options) *cobra.Command {
 		for _, g := range groups.Sorted() {
 			lines = append(lines, line{g.Group, g.State, g.GroupType, g.ProtocolType, g.Coordinator})
 		}
-		return o.print(cmd, lines, func(w io.Writer) {
+		if err := o.print(cmd, lines, func(w io.Writer) {
 			row(w, "NAME", "STATE", "TYPE", "COORDINATOR")
 			for _, l := range lines {
 				row(w, l.Name, l.State, l.Type, l.Coordinator)
 			}
-		})
+		}); err != nil || missing == "" {
+			return err
+		}
+		return failed("the groups of others are missing from the list", "%s", missing)
 	})
 	return cmd
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -90,16 +91,14 @@ func (p position) offset() kgo.Offset {
 // bounds are the first and the next offset of every partition of some topics.
 type bounds struct{ first, next kadm.ListedOffsets }
 
+// bounds has what it could learn even if it fails.
 func (c *conn) bounds(ctx context.Context, topics ...string) (bounds, error) {
 	first, err := c.adm.ListStartOffsets(ctx, topics...)
-	if err != nil {
+	if _, fatal := partly(err); fatal != nil {
 		return bounds{}, err
 	}
-	next, err := c.adm.ListEndOffsets(ctx, topics...)
-	if err != nil {
-		return bounds{}, err
-	}
-	return bounds{first, next}, nil
+	next, err2 := c.adm.ListEndOffsets(ctx, topics...)
+	return bounds{first, next}, cmp.Or(err2, err)
 }
 
 // place is a position in one partition, resolved.

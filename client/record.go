@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -106,6 +107,9 @@ func parseJSON(line []byte) (*kgo.Record, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("something follows the JSON object")
 	}
+	if halfPair(line, &j) {
+		return nil, errors.New("half of a surrogate pair stands for no character")
+	}
 	r := &kgo.Record{}
 	var err error
 	if r.Key, err = oneOf("key", j.Key, j.KeyBase64); err != nil {
@@ -132,6 +136,18 @@ func parseJSON(line []byte) (*kgo.Record, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// halfPair says that the decoder has replaced an escape like \ud800.
+func halfPair(line []byte, j *jsonRecord) bool {
+	if !bytes.Contains(bytes.ToLower(line), []byte(`\ud`)) {
+		return false
+	}
+	texts := []*string{j.Key, j.Value}
+	for _, h := range j.Headers {
+		texts = append(texts, h.Key, h.Value)
+	}
+	return slices.ContainsFunc(texts, func(s *string) bool { return s != nil && strings.ContainsRune(*s, utf8.RuneError) })
 }
 
 func oneOf(name string, text *string, data *[]byte) ([]byte, error) {

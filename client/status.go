@@ -25,6 +25,7 @@ type clusterStatus struct {
 	GroupStates     map[string]int `json:"group_states"`
 	UnderReplicated []string       `json:"under_replicated"` // topic-partition
 	Leaderless      []string       `json:"without_leader"`
+	Missing         string         `json:"missing,omitempty"` // why groups are not all of them
 }
 
 type brokerLine struct {
@@ -47,7 +48,10 @@ func statusCommand(o *options) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return o.print(cmd, st, st.table)
+		if err := o.print(cmd, st, st.table); err != nil || st.Missing == "" {
+			return err
+		}
+		return failed("groups are not counted wholly", "%s", st.Missing)
 	})
 	return cmd
 }
@@ -58,11 +62,12 @@ func (c *conn) status(ctx context.Context) (*clusterStatus, error) {
 		return nil, err
 	}
 	groups, err := c.adm.ListGroups(ctx)
+	missing, err := partly(err)
 	if err != nil {
 		return nil, err
 	}
 	st := &clusterStatus{Cluster: m.Cluster, Controller: m.Controller, Brokers: []brokerLine{}, Groups: len(groups),
-		GroupStates: map[string]int{}, UnderReplicated: []string{}, Leaderless: []string{}}
+		GroupStates: map[string]int{}, UnderReplicated: []string{}, Leaderless: []string{}, Missing: missing}
 	for _, b := range m.Brokers {
 		l := brokerLine{ID: b.NodeID, Address: net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))}
 		if b.Rack != nil {

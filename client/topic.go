@@ -176,8 +176,12 @@ func (c *conn) describeTopics(ctx context.Context, topics []string, all bool) (o
 		return out, bad, nil
 	}
 	b, err := c.bounds(ctx, there...)
+	missing, err := partly(err)
 	if err != nil {
 		return nil, nil, err
+	}
+	if missing == "" {
+		missing = "the server says nothing of its offsets"
 	}
 	configs, err := c.adm.DescribeTopicConfigs(ctx, there...)
 	if err != nil {
@@ -188,12 +192,18 @@ func (c *conn) describeTopics(ctx context.Context, topics []string, all bool) (o
 		d := topicDetail{Name: name, ID: topicID(t.ID), Internal: t.IsInternal, Partitions: []partitionDetail{}, Configs: []configDetail{}}
 		for _, p := range t.Partitions.Sorted() {
 			x := partitionDetail{Partition: p.Partition, Leader: p.Leader, Replicas: orEmpty(p.Replicas), InSync: orEmpty(p.ISR)}
-			first, next := b.first[name][p.Partition], b.next[name][p.Partition]
-			if e := errors.Join(p.Err, first.Err, next.Err); e != nil {
+			first, ok := b.first.Lookup(name, p.Partition)
+			next, ok2 := b.next.Lookup(name, p.Partition)
+			switch e := errors.Join(p.Err, first.Err, next.Err); {
+			case e != nil:
 				x.Error = refusal(e, "")
-				bad = append(bad, fmt.Sprintf("partition %s-%d: %s", logging.Printable(name), p.Partition, x.Error))
-			} else {
+			case !ok || !ok2:
+				x.Error = missing
+			default:
 				x.First, x.Next = &first.Offset, &next.Offset
+			}
+			if x.Error != "" {
+				bad = append(bad, fmt.Sprintf("partition %s-%d: %s", logging.Printable(name), p.Partition, x.Error))
 			}
 			d.Partitions = append(d.Partitions, x)
 		}

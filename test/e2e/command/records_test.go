@@ -46,7 +46,7 @@ func (p person) lines(t *testing.T) {
 // json: what consume writes produce reads, byte for byte.
 func (p person) json(t *testing.T) {
 	p.create(t, "from", "1")
-	in := `{"key":"k","value":"v \u00e9 <&> \u2028","headers":[{"key":"h","value":"1"},{"key":"h","value":null},{"key":"","value_base64":"/wA="}],"timestamp":1700000000123}
+	in := `{"key":"k","value":"v \u00e9 \ud83d\ude00 <&> \u2028","headers":[{"key":"h","value":"1"},{"key":"h","value":null},{"key":"","value_base64":"/wA="}],"timestamp":1700000000123}
 {"key":null,"value":null}
 {"key":"","value":"","timestamp":"2026-11-30T08:15:00.5+01:00"}
 {"key_base64":"gA==","value_base64":"AP/+"}
@@ -59,7 +59,7 @@ func (p person) json(t *testing.T) {
 	}
 	stamp := regexp.MustCompile(`"timestamp":"2[^"]+Z"`)
 	for i, want := range []string{
-		`{"topic":"from","partition":0,"offset":0,"timestamp":"2023-11-14T22:13:20.123Z","key":"k","value":"v é <&> \u2028","headers":[{"key":"h","value":"1"},{"key":"h","value":null},{"key":"","value_base64":"/wA="}]}`,
+		`{"topic":"from","partition":0,"offset":0,"timestamp":"2023-11-14T22:13:20.123Z","key":"k","value":"v é 😀 <&> \u2028","headers":[{"key":"h","value":"1"},{"key":"h","value":null},{"key":"","value_base64":"/wA="}]}`,
 		`{"topic":"from","partition":0,"offset":1,NOW,"key":null,"value":null,"headers":[]}`,
 		`{"topic":"from","partition":0,"offset":2,"timestamp":"2026-11-30T07:15:00.500Z","key":"","value":"","headers":[]}`,
 		`{"topic":"from","partition":0,"offset":3,NOW,"key_base64":"gA==","value_base64":"AP/+","headers":[]}`,
@@ -82,6 +82,7 @@ func (p person) json(t *testing.T) {
 		`{"value":"a","value_base64":"YQ=="}`:          `line 2: both value and value_base64`,
 		`{"value":"a"} {"value":"b"}`:                  `line 2: something follows`,
 		`{"value":"a"`:                                 `line 2: not one JSON object`,
+		`{"value":"\ud800"}`:                           `line 2: half of a surrogate pair`,
 		"{\"value\":\"\xff\"}":                         `line 2: not UTF-8`,
 		`{"value":"a","timestamp":"yesterday"}`:        `line 2: timestamp`,
 		`{"value":"a","headers":[{"value":"no key"}]}`: `line 2: a header without a key`,
