@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hanzoai/stream/broker/partition"
+	"github.com/hanzoai/stream/broker/topic"
 	"github.com/hanzoai/stream/types"
 )
 
@@ -135,6 +136,9 @@ func (h *handler) fetchSlots(ctx context.Context, req *kmsg.FetchRequest, resp *
 	n := 0
 	for i := range req.Topics {
 		n += len(req.Topics[i].Partitions)
+	}
+	if n > manyElements { // a session may hold many that the request does not name
+		ctx = topic.ForMany(ctx)
 	}
 	slots := make([]slot, 0, n)
 	resp.records = make([][][]byte, n)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/hanzoai/stream/broker/topic"
 	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/serde"
 )
@@ -27,8 +28,21 @@ type call struct {
 	began  time.Time
 	// started is set once submit ran; then wait has the answer.
 	started bool
+	many    bool // it may name more than manyElements topics or partitions
 	wait    func() (kmsg.Response, error)
 	err     error // ends the connection when its turn comes
+}
+
+// manyElements is from where on a request carries what was asked of the store on
+// its behalf: below, that costs more than asking.
+const manyElements = 64
+
+// context is for the API's function.
+func (k *call) context() context.Context {
+	if k.many {
+		return topic.ForMany(k.conn.ctx)
+	}
+	return k.conn.ctx
 }
 
 // badRequest is a request that ends its connection. reason is a metric label.
@@ -76,7 +90,7 @@ func (k *call) decode() error {
 		return &badRequest{"header", err}
 	}
 	k.clientID = c.intern(id)
-	trailing, err := measure(shapes[k.header.Key], k.header.Version, flexible, body, c.srv.config.MaxElements)
+	trailing, elements, err := measure(shapes[k.header.Key], k.header.Version, flexible, body, c.srv.config.MaxElements)
 	switch {
 	case errors.Is(err, errElements):
 		return &badRequest{"elements", fmt.Errorf("%s v%d: %w", k.m.name, k.header.Version, err)}
@@ -85,6 +99,7 @@ func (k *call) decode() error {
 	case trailing > 0:
 		c.srv.metrics.trailing.Inc()
 	}
+	k.many = elements > manyElements
 	if !k.api.lends {
 		// Somebody may keep a piece of it: the frame's buffer is used again.
 		body = bytes.Clone(body)
@@ -118,7 +133,7 @@ func (k *call) letGo() {
 func (k *call) start() {
 	k.started = true
 	if k.err = k.decode(); k.err == nil {
-		k.wait, k.err = k.api.submit(k.conn.srv.handler, k.conn.ctx, &k.request)
+		k.wait, k.err = k.api.submit(k.conn.srv.handler, k.context(), &k.request)
 	}
 	if k.err == nil {
 		// What is still needed of it is held by those who do: the bytes of a
@@ -138,7 +153,7 @@ func (c *conn) result(k *call) (kmsg.Response, error) {
 				}
 				c.building = true
 			}
-			if resp, k.err = k.api.serve(c.srv.handler, c.ctx, &k.request); k.err == nil {
+			if resp, k.err = k.api.serve(c.srv.handler, k.context(), &k.request); k.err == nil {
 				c.served()
 				return resp, nil
 			}

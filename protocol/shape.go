@@ -68,14 +68,14 @@ type field struct {
 // errElements: more elements than one request may have.
 var errElements = errors.New("more array elements than allowed")
 
-// measure walks over a body and returns how many bytes follow it. At most limit
-// array elements and tagged fields are allowed.
-func measure(shape []field, version int16, flexible bool, body []byte, limit int) (trailing int, err error) {
+// measure walks over a body and returns how many bytes follow it, and how many
+// array elements and tagged fields it has: at most limit are allowed.
+func measure(shape []field, version int16, flexible bool, body []byte, limit int) (trailing, elements int, err error) {
 	w := walker{p: body, version: version, flexible: flexible, left: limit}
 	if err := w.fields(shape, true); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return len(w.p), nil
+	return len(w.p), limit - w.left, nil
 }
 
 type walker struct {

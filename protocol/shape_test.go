@@ -29,18 +29,18 @@ func TestC03ShapesAgreeWithKmsg(t *testing.T) {
 				req.SetVersion(v)
 				f.fill(req)
 				b := req.AppendTo(nil)
-				left, err := measure(shape, v, req.IsFlexible(), b, 1<<20)
+				left, _, err := measure(shape, v, req.IsFlexible(), b, 1<<20)
 				if err != nil || left != 0 {
 					t.Fatalf("key %d v%d, %d tags: %d of %d bytes left, %v", a.key, v, tags, left, len(b), err)
 				}
-				if left, err = measure(shape, v, req.IsFlexible(), append(b, 1, 2, 3), 1<<20); err != nil || left != 3 {
+				if left, _, err = measure(shape, v, req.IsFlexible(), append(b, 1, 2, 3), 1<<20); err != nil || left != 3 {
 					t.Fatalf("key %d v%d: trailing bytes: %d, %v", a.key, v, left, err)
 				}
 				if tags > 0 {
 					return
 				}
 				for i := range b {
-					if _, err := measure(shape, v, req.IsFlexible(), b[:i], 1<<20); err == nil {
+					if _, _, err := measure(shape, v, req.IsFlexible(), b[:i], 1<<20); err == nil {
 						t.Fatalf("key %d v%d: cut at %d of %d: no error", a.key, v, i, len(b))
 					}
 				}
@@ -53,7 +53,7 @@ func TestC03ShapesAgreeWithKmsg(t *testing.T) {
 func TestC05Row11ElementBudget(t *testing.T) {
 	count := func(n uint32, body []byte) error {
 		b := append(binary.BigEndian.AppendUint32(nil, n), body...)
-		_, err := measure(shapes[3], 1, false, b, 100_000)
+		_, _, err := measure(shapes[3], 1, false, b, 100_000)
 		return err
 	}
 	if err := count(1<<31-1, make([]byte, 26)); err == nil || errors.Is(err, errElements) {
@@ -84,13 +84,13 @@ func TestC05Row11ElementBudget(t *testing.T) {
 		flexible = append(flexible, topic...)
 	}
 	flexible = append(flexible, 1, 1, 1, 0)
-	if _, err := measure(shapes[3], 9, true, flexible, 100_000); !errors.Is(err, errElements) {
+	if _, _, err := measure(shapes[3], 9, true, flexible, 100_000); !errors.Is(err, errElements) {
 		t.Errorf("144000 tags: %v", err)
 	}
-	if left, err := measure(shapes[3], 9, true, flexible, 200_000); err != nil || left != 0 {
+	if left, _, err := measure(shapes[3], 9, true, flexible, 200_000); err != nil || left != 0 {
 		t.Errorf("144000 tags within the limit: %d, %v", left, err)
 	}
-	if n := testing.AllocsPerRun(10, func() { _, _ = measure(shapes[3], 9, true, flexible, 200_000) }); n != 0 {
+	if n := testing.AllocsPerRun(10, func() { _, _, _ = measure(shapes[3], 9, true, flexible, 200_000) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -106,7 +106,7 @@ func TestRow12LongStrings(t *testing.T) {
 		name := strings.Repeat("x", n)
 		rt.Topic = &name
 		req.Topics = append(req.Topics, rt)
-		_, err := measure(shapes[3], 9, true, req.AppendTo(nil), 1000)
+		_, _, err := measure(shapes[3], 9, true, req.AppendTo(nil), 1000)
 		if (err == nil) != (n <= math.MaxInt16) || err != nil && !errors.Is(err, serde.ErrMalformed) {
 			t.Errorf("%d bytes: %v", n, err)
 		}

@@ -212,10 +212,7 @@ func (ts *Topics) growable(r *record) (mine, unfinished bool) {
 // partitions, or an error: UNKNOWN_TOPIC_OR_PARTITION if it is gone.
 func (ts *Topics) Newest(ctx context.Context, t *Topic) (*Topic, error) {
 	key := pubsub.Token(t.Name)
-	if err := ts.flights.do(ctx, key, func(ctx context.Context) error {
-		_, _, err := ts.load(ctx, key)
-		return err
-	}); err != nil {
+	if err := ts.ask(ctx, key); err != nil {
 		return nil, err
 	}
 	if now := ts.cached(t.Name); now != nil && now.ID == t.ID {
@@ -244,13 +241,9 @@ func (ts *Topics) Refresh(ctx context.Context, names []string) error {
 	})
 	switch {
 	case len(names) == 1 && CheckName(names[0]) == nil:
-		key := pubsub.Token(names[0])
-		err = errors.Join(err, ts.flights.do(ctx, key, func(ctx context.Context) error {
-			_, _, err := ts.load(ctx, key)
-			return err
-		}))
+		err = errors.Join(err, ts.ask(ctx, pubsub.Token(names[0])))
 	case len(names) > 1:
-		err = errors.Join(err, ts.refresh(ctx))
+		err = errors.Join(err, ts.askAll(ctx))
 	}
 	return err
 }

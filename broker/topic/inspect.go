@@ -25,7 +25,7 @@ type Inspection struct {
 // Inspect reads everything and changes nothing. It needs no Run; of Deps only
 // Table, Store, Cluster and Incarnation.
 func (ts *Topics) Inspect(ctx context.Context) (*Inspection, error) {
-	if err := ts.refresh(ctx); err != nil {
+	if err := ts.askAll(ctx); err != nil {
 		return nil, fmt.Errorf("list topics: %w", err)
 	}
 	logs, silent, err := ts.deps.Store.Logs(ctx, ts.config.Prefix+".>")

@@ -257,10 +257,7 @@ func (ts *Topics) Get(ctx context.Context, name string) (*Topic, error) {
 		return nil, kerr.UnknownTopicOrPartition
 	}
 	key := pubsub.Token(name)
-	if err := ts.flights.do(ctx, key, func(ctx context.Context) error {
-		_, _, err := ts.load(ctx, key)
-		return err
-	}); err != nil {
+	if err := ts.ask(ctx, key); err != nil {
 		return nil, err
 	}
 	if t := ts.cached(name); t != nil {
@@ -342,7 +339,7 @@ func (ts *Topics) GetByID(ctx context.Context, id types.TopicID) (*Topic, error)
 	case gone || id.IsZero():
 		return nil, kerr.UnknownTopicID
 	}
-	if err := ts.refresh(ctx); err != nil {
+	if err := ts.askAll(ctx); err != nil {
 		return nil, err
 	}
 	if t, gone = find(); t == nil {
@@ -354,23 +351,13 @@ func (ts *Topics) GetByID(ctx context.Context, id types.TopicID) (*Topic, error)
 	return t, nil
 }
 
-// refresh takes in everything that was stored when it was called.
-func (ts *Topics) refresh(ctx context.Context) error {
-	return ts.flights.do(ctx, "", func(ctx context.Context) error { // "" is nobody's key
-		return ts.deps.Table.Scan(ctx, pubsub.WatchOptions{}, 0, func(v pubsub.Value) error {
-			ts.apply(v)
-			return nil
-		})
-	})
-}
-
 // All lists all topics by name, those included that another gateway said a
 // moment ago that they exist. While the store is away it answers from memory,
 // as a Kafka broker does.
 func (ts *Topics) All(ctx context.Context) ([]*Topic, error) {
 	bounded, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if err := ts.refresh(bounded); err != nil {
+	if err := ts.askAll(bounded); err != nil {
 		select {
 		case <-ts.ready:
 		default:
