@@ -113,12 +113,14 @@ func (x *consumer) run(ctx context.Context, c *conn, cmd *cobra.Command, _ []str
 	})(ctx, c, cmd, nil); err != nil {
 		return err
 	}
-	cl, err := c.client(append(opts, kgo.KeepControlRecords(), kgo.WithHooks(&outage{w: cmd.ErrOrStderr()}))...)
+	out := &outage{w: cmd.ErrOrStderr()}
+	cl, err := c.client(append(opts, kgo.KeepControlRecords(), kgo.WithHooks(out))...)
 	if err != nil {
 		return failed("", "%w", err)
 	}
 	defer cl.Close() // leaves the group
 	err = x.loop(ctx, c, cl, cmd)
+	out.over()
 	if x.group != "" {
 		cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.o.timeout)
 		defer cancel()
@@ -341,13 +343,22 @@ type outage struct {
 	w    io.Writer
 	mu   sync.Mutex
 	down bool
+	end  bool // nobody waits any more
+}
+
+// over is for the end: a connection that is being made then fails too, and that
+// says nothing of the server.
+func (h *outage) over() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.end = true
 }
 
 // OnBrokerConnect implements kgo.HookBrokerConnect.
 func (h *outage) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if down := err != nil && !errors.Is(err, context.Canceled); down != h.down {
+	if down := err != nil; down != h.down && !h.end && !errors.Is(err, context.Canceled) {
 		if h.down = down; down {
 			fmt.Fprintf(h.w, "stream: no connection, trying again: %v\n", err)
 		} else {
