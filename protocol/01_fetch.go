@@ -68,6 +68,12 @@ func (h *handler) fetch(ctx context.Context, r *request) (kmsg.Response, error) 
 	if session != nil {
 		defer h.sessions.done(session)
 	}
+	answered := false
+	defer func() {
+		if !answered { // an error, or a panic
+			resp.release()
+		}
+	}()
 	slots := h.fetchSlots(ctx, req, resp)
 	committed := req.IsolationLevel == 1
 	budget := int(max(req.MaxBytes, 0))
@@ -109,7 +115,6 @@ func (h *handler) fetch(ctx context.Context, r *request) (kmsg.Response, error) 
 		}
 		if s.err != nil {
 			if ctx.Err() != nil {
-				resp.release()
 				return nil, errCut
 			}
 			s.fail(h.backend.Code(s.err, false))
@@ -128,6 +133,7 @@ func (h *handler) fetch(ctx context.Context, r *request) (kmsg.Response, error) 
 	if session != nil && !left {
 		h.sessions.answer(session, slots, resp)
 	}
+	answered = true
 	return resp, nil
 }
 

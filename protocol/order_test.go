@@ -297,8 +297,9 @@ func TestPanicEndsOneConnection(t *testing.T) {
 	w := newWorld()
 	w.groups.heartbeat = func(group.Membership) error { panic("as a test wants it") }
 	w.log("t0", 0).onSubmit = func(partition.AppendRequest, func(partition.AppendResult)) bool { panic("in submit") }
+	w.log("t0", 0).onRead = func(partition.ReadRequest) { panic("in read") }
 	s := startServer(t, w, nil)
-	for i, r := range []kmsg.Request{&kmsg.HeartbeatRequest{Group: "g"}, produceOf(w, "t0", 1, batch(1, 1)), offsetsOf("t1", -1, 666, -1)} {
+	for i, r := range []kmsg.Request{&kmsg.HeartbeatRequest{Group: "g"}, produceOf(w, "t0", 1, batch(1, 1)), offsetsOf("t1", -1, 666, -1), recordsOf(w, "t0", 0, 0)} {
 		p, q := s.dial(t), s.dial(t)
 		p.send(4, r)
 		p.closed("panic")
