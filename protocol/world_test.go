@@ -122,6 +122,7 @@ func (w *world) log(name string, n int32) *log {
 type log struct {
 	onSubmit func(r partition.AppendRequest, done func(partition.AppendResult)) bool // true: it answers
 	onRead   func(partition.ReadRequest)
+	lend     func(*partition.ReadResult) // its batches are memory that is given back
 
 	mu      sync.Mutex // guards: all below
 	batches []serde.Batch
@@ -199,6 +200,9 @@ func (l *log) Read(_ context.Context, r partition.ReadRequest) (partition.ReadRe
 	}
 	if r.Committed {
 		res.Aborted = append([]partition.Aborted{}, l.aborted...)
+	}
+	if l.lend != nil {
+		l.lend(&res)
 	}
 	return res, nil
 }

@@ -2,6 +2,8 @@ package jetstream_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -105,12 +107,34 @@ type replicated struct{ *jetstream.Store }
 
 func (r replicated) CreateLog(ctx context.Context, c pubsub.LogConfig) error {
 	c.Replicas = 3
-	return r.Store.CreateLog(ctx, c)
+	return placed(ctx, func() error { return r.Store.CreateLog(ctx, c) })
 }
 
-func (r replicated) Table(ctx context.Context, c pubsub.TableConfig) (pubsub.Table, error) {
+func (r replicated) Table(ctx context.Context, c pubsub.TableConfig) (t pubsub.Table, err error) {
 	c.Replicas = 3
-	return r.Store.Table(ctx, c)
+	err = placed(ctx, func() error {
+		t, err = r.Store.Table(ctx, c)
+		return err
+	})
+	return t, err
+}
+
+// placed tries again while the servers of a young cluster do not know of each
+// other that they are there: a leader that was just elected, or whose routes were
+// renewed, counts a server as offline until it has heard its statistics, and
+// says 10005. A gateway's start is as patient.
+func placed(ctx context.Context, create func() error) error {
+	for {
+		err := create()
+		if err == nil || !errors.Is(err, pubsub.ErrUnavailable) || !strings.Contains(err.Error(), "(10005)") {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 func (r replicated) FindLog(ctx context.Context, name string) (pubsub.LogInfo, error) {
@@ -153,10 +177,11 @@ func urls(servers []*testkit.NATSServer) string {
 	return strings.Join(us, ",")
 }
 
-// waitLeader waits until the cluster takes streams of three replicas.
+// waitLeader waits until the cluster takes streams of three replicas and all three
+// follow.
 func waitLeader(t *testing.T, servers []*testkit.NATSServer) {
 	t.Helper()
-	testkit.Poll(t, time.Minute, "a cluster with a leader", func() error {
+	testkit.Poll(t, 2*time.Minute, "a cluster with a leader", func() error {
 		s, err := jetstream.Connect(t.Context(), jetstream.Config{URL: urls(servers), APITimeout: time.Second})
 		if err != nil {
 			return err
@@ -166,6 +191,11 @@ func waitLeader(t *testing.T, servers []*testkit.NATSServer) {
 		defer cancel()
 		if err := s.CreateLog(ctx, pubsub.LogConfig{Name: "probe", Subject: "probe", Replicas: 3}); err != nil {
 			return err
+		}
+		if b, err := s.Log("probe", "probe").Bounds(ctx); err != nil {
+			return err
+		} else if b.InSync < 3 {
+			return fmt.Errorf("%d replicas follow", b.InSync)
 		}
 		return s.DeleteLog(ctx, "probe")
 	})
