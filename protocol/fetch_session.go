@@ -26,7 +26,7 @@ import (
 // not used since, or is smaller (min.incremental.fetch.session.eviction.ms).
 const evictAfter = 2 * time.Minute
 
-// partsPerSlot bounds the partitions of all sessions, some 300 bytes each, by
+// partsPerSlot bounds the partitions of all sessions, 260 to 600 bytes each, by
 // their slots. A name that is longer than a topic's can be counts as more of
 // them: clients can ask for what does not exist, and the name is kept.
 const (
