@@ -54,7 +54,7 @@ type fetchSession struct {
 	busy          bool      // a request uses it; guarded by fetchSessions.mu
 	size          int       // parts counted for it in fetchSessions; guarded by fetchSessions.mu
 
-	// Of the request that uses it: list has the partitions in the order in which
+	// Of the request that uses it, without the lock: list has the partitions in the order in which
 	// they are served, the one that had records last at the end.
 	list  []*sessionPart
 	known map[sessionKey]*sessionPart
@@ -88,12 +88,12 @@ func newFetchSessions(slots int, full func()) *fetchSessions {
 // with all partitions of the session. A nil session means that there is none.
 // done must follow if there is one.
 func (f *fetchSessions) begin(req *kmsg.FetchRequest) (s *fetchSession, use *kmsg.FetchRequest, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	switch req.SessionEpoch {
 	case 0, -1:
 		// A full request ends the session that it names.
+		f.mu.Lock()
 		f.dropLocked(f.byID[req.SessionID])
+		f.mu.Unlock()
 		if req.SessionEpoch == -1 || f.slots == 0 {
 			return nil, req, nil
 		}
@@ -101,33 +101,61 @@ func (f *fetchSessions) begin(req *kmsg.FetchRequest) (s *fetchSession, use *kms
 		s.update(req)
 		return s, s.request(req), nil
 	}
-	s = f.byID[req.SessionID]
+	if s, err = f.take(req); err != nil {
+		return nil, nil, err
+	}
+	s.update(req) // without the lock: a request may name very many
+	use = s.request(req)
+	kept, err := f.count(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !kept {
+		s = nil
+	}
+	return s, use, nil
+}
+
+// take finds the session of a request, for its use alone.
+func (f *fetchSessions) take(req *kmsg.FetchRequest) (*fetchSession, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.byID[req.SessionID]
 	switch {
 	case s == nil:
-		return nil, nil, kerr.FetchSessionIDNotFound
+		return nil, kerr.FetchSessionIDNotFound
 	case s.epoch != req.SessionEpoch, s.busy:
-		return nil, nil, kerr.InvalidFetchSessionEpoch
+		return nil, kerr.InvalidFetchSessionEpoch
 	case s.byIDs != (req.Version >= 13):
-		return nil, nil, kerr.FetchSessionTopicIDError
-	}
-	s.update(req)
-	f.parts += s.parts - s.size
-	s.size = s.parts
-	switch {
-	case len(s.list) == 0:
-		f.dropLocked(s)
-		return nil, s.request(req), nil
-	case f.parts > f.slots*partsPerSlot:
-		// It grows beyond what there is: its client begins anew.
-		f.full()
-		f.dropLocked(s)
-		return nil, nil, kerr.FetchSessionIDNotFound
+		return nil, kerr.FetchSessionTopicIDError
 	}
 	if s.epoch++; s.epoch < 0 { // after the highest comes 1
 		s.epoch = 1
 	}
 	s.used, s.busy = time.Now(), true
-	return s, s.request(req), nil
+	return s, nil
+}
+
+// count takes in how many partitions a session in use has now. One that has none
+// ends; so does one that grows beyond what there is, and its client begins anew.
+func (f *fetchSessions) count(s *fetchSession) (kept bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.byID[s.id] != s { // a full request has ended it meanwhile
+		return len(s.list) > 0, nil
+	}
+	f.parts += s.parts - s.size
+	s.size = s.parts
+	switch {
+	case len(s.list) == 0:
+		f.dropLocked(s)
+		return false, nil
+	case f.parts > f.slots*partsPerSlot:
+		f.full()
+		f.dropLocked(s)
+		return false, kerr.FetchSessionIDNotFound
+	}
+	return true, nil
 }
 
 // done ends a request's use of its session.
