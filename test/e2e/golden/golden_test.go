@@ -44,6 +44,7 @@ var asKafka = broker.Options{Properties: []string{"num.partitions=4"}}
 func transcripts(t *testing.T, b *broker.Broker, files []string) {
 	record := os.Getenv("STREAM_RECORD") == "1" && b.Kind == broker.Kafka
 	s := &session{Broker: b, tools: tools.StartKafkaTools(t), dir: t.TempDir(), members: map[string]*kgo.Client{}}
+	s.warm(t)
 	known := readDifferences(t)
 	commands := 0
 	for _, f := range files {
@@ -195,6 +196,28 @@ func (s *session) join(t *testing.T, group, topic string) {
 	case <-time.After(limit):
 		t.Fatalf("no partitions of %s for a member of %s", topic, group)
 	}
+}
+
+// warm makes the topic of commits: it is there, and listed, from the first group
+// on, so that no transcript depends on which ran before it.
+func (s *session) warm(t *testing.T) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), 1, 1, nil, "first"); err != nil {
+		t.Fatal(err)
+	}
+	s.join(t, "first", "first")
+	var commit kadm.Offsets
+	commit.AddOffset("first", 0, 0, -1)
+	s.leave(t, "first")
+	if err := kadm.NewClient(cl).CommitAllOffsets(t.Context(), "first", commit); err != nil {
+		t.Fatal(err)
+	}
+	s.clean(t)
 }
 
 func (s *session) leave(t *testing.T, group string) {

@@ -82,7 +82,8 @@ func mask(args []string, res tools.Result, addr string) []string {
 
 // unordered says that topics or groups come in the order of a hash table.
 func unordered(args []string) bool {
-	return args[0] == "kafka-delete-records" || strings.HasSuffix(args[0], "-groups") && slices.Contains(args, "--list") ||
+	return args[0] == "kafka-delete-records" ||
+		args[0] == "kafka-configs" && slices.Contains(args, "--describe") && !slices.Contains(args, "--entity-name") || strings.HasSuffix(args[0], "-groups") && slices.Contains(args, "--list") ||
 		args[0] == "kafka-topics" && slices.Contains(args, "--describe")
 }
 
