@@ -83,7 +83,9 @@ func (ts *Topics) ask(ctx context.Context, key string) error {
 			return err
 		})
 	}
-	a.after(key, err)
+	if ctx.Err() == nil { // else it was not the store that failed
+		a.after(key, err)
+	}
 	return err
 }
 

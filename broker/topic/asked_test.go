@@ -1,11 +1,13 @@
 package topic
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -22,12 +24,15 @@ func TestRow11ManyUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(memory.Config{})
 		var gets, scans atomic.Int32
-		var away atomic.Bool
+		var away, slow atomic.Bool
 		fault := func(n *atomic.Int32) func(memory.Op) memory.ReadFault {
 			return func(memory.Op) memory.ReadFault {
 				n.Add(1)
 				if away.Load() {
 					return memory.ReadFault{Err: pubsub.ErrUnavailable}
+				}
+				if slow.Load() {
+					return memory.ReadFault{Delay: 3 * time.Second}
 				}
 				return memory.ReadFault{}
 			}
@@ -75,6 +80,19 @@ func TestRow11ManyUnknown(t *testing.T) {
 		if _, err := b.Get(ForMany(t.Context()), "new"); err != nil {
 			t.Error(err)
 		}
+		counted()
+		// A caller that gives up a question early does not answer for the rest.
+		ctx = ForMany(t.Context())
+		slow.Store(true)
+		bounded, cancel := context.WithTimeout(ctx, time.Second)
+		if err := b.Refresh(bounded, []string{"there", "new"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		cancel()
+		if _, err := b.Get(ctx, "z"); !errors.Is(err, kerr.UnknownTopicOrPartition) {
+			t.Error(err)
+		}
+		slow.Store(false)
 		counted()
 		// A store that is away is asked once.
 		away.Store(true)
