@@ -35,7 +35,8 @@ partitions included. Deleting a config brings the inherited value back. Values a
 checked as Kafka checks them, and two limits are added: max.message.bytes cannot be
 more than the store takes in one message (max_payload of the NATS server less 4 KiB),
 and min.insync.replicas cannot be more than a majority of the topic's replicas unless
-it is more than all of them (then acks=all is refused, as in Kafka).
+it is more than all of them (which then means all of them, as in Kafka: one or two
+replicas take writes, three and more refuse them with NOT_ENOUGH_REPLICAS).
 
 cleanup.policy: a topic with compact is kept whole until the cleaner exists, as Kafka
 keeps it before its cleaner has run. With compact,delete retention is obeyed and
