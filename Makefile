@@ -3,6 +3,9 @@
 
 SHELL := /bin/bash
 FUZZTIME ?= 10s
+# For make record-suites: a pattern of names, and how often each is run.
+SUITES ?= .*
+RUNS ?= 3
 # Kinds of brokers for make e2e, e.g. BROKERS=kafka or BROKERS=embedded,nats-2.10.29
 BROKERS ?=
 
@@ -118,8 +121,8 @@ retention: ## retention of 1 GB per topic, 100 MB kept
 	STREAM_RETENTION=full $(REPORT) -dir test/faults retention -count=1 -timeout 20m -run '^TestRetention$$' ./...
 
 # Alone on the machine: a test that passes in some of the runs is called flaky.
-record-suites: setup ## what foreign suites do on Apache Kafka, into test/e2e/suites/testdata
-	cd test/e2e && STREAM_SUITES_RECORD=3 go test -v -count=1 -timeout 60m -run '^TestSuites$$' ./suites
+record-suites: setup ## what foreign suites do on Apache Kafka, into test/e2e/suites/testdata; SUITES=sarama RUNS=3: one alone
+	cd test/e2e && STREAM_SUITES_RECORD=$(RUNS) go test -v -count=1 -timeout 90m -run '^TestSuites$$/^($(SUITES))$$' ./suites
 
 test: ## all: unit tests under the race detector, NATS versions, faults, real clients; totals at the end
 	@rm -rf .cache/report
