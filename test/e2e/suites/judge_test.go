@@ -115,6 +115,7 @@ func TestJudge(t *testing.T) {
 		"exception passes":         {here: with(), exceptions: except("B"), wrong: "exception B: passes"},
 		"exception without a test": {here: with(), exceptions: except("Z"), wrong: "exception Z: no such test"},
 		"exception not needed":     {here: with("C", "fail"), exceptions: except("C"), wrong: "exception C: no such test"},
+		"exception that is flaky":  {here: with("D", ""), exceptions: except("D")},
 		"exception that hangs":     {here: with("A", ""), exceptions: []exception{{name: "A", hangs: true}}},
 	} {
 		wrong := judge(c.here, kafka, c.exceptions, func(name string) bool { return name == "E" })

@@ -14,6 +14,7 @@ const getOffsets = "calls a nil function in the test itself, which ends all othe
 
 const docker = "stops a broker through docker"
 
+// table has the longest first: two run at a time.
 var table = []*suite{
 	{
 		name:     "kafka-go",
@@ -30,20 +31,16 @@ var table = []*suite{
 			"TestReaderConsumerGroup/verify_offset_committed_when_using_interval_committer": getOffsets,
 			"TestReaderConsumerGroup/consumer_group_commits_on_close":                       getOffsets,
 		},
+		slow: map[string]string{
+			"TestReaderConsumerGroup/rebalance_across_many_partitions_and_consumers": "28 s",
+			"TestReaderConsumerGroup/consumer_group_rebalance_across_topics":         "22 s",
+			"TestReaderConsumerGroup/consumer_group_reads_content_across_partitions": "12 s",
+			"TestOffsetFetchRequestWithNoTopic":                                      "9 s",
+			"TestConsumerGroupWithGroupTopicsMultiple":                               "8 s",
+			"TestDialerResolver":                             "15 s, most of them for name servers",
+			"TestWriter/test_write_message_with_writer_data": "11 s",
+		},
 		limit: 5 * time.Minute,
-	},
-	{
-		name:     "watermill-kafka",
-		module:   "github.com/ThreeDotsLabs/watermill-kafka/v3@v3.0.6",
-		sum:      "h1:xK+VLDjYvBrRZDaFZ7WSqiNmZ9lcDG5RIilFVDZOVyQ=",
-		packages: []string{"./pkg/kafka"},
-		flags:    []string{"-short", "-parallel", "4"},
-		env:      []string{"WATERMILL_TEST_KAFKA_BROKERS={addr}"},
-		// Hundreds of topics at once: with 50 partitions each, one small node of
-		// Apache Kafka is too slow for the time limits in the tests.
-		replace: []string{"NumPartitions:     50,", "NumPartitions:     10,"},
-		broker:  broker.Options{Properties: onePartition},
-		limit:   5 * time.Minute,
 	},
 	{
 		name:     "confluent-kafka-go",
@@ -63,7 +60,13 @@ var table = []*suite{
 				"TopicName": "test", "GroupID": "testgroup", "PerfMsgCount": 10000, "PerfMsgSize": 100, "Config": ["api.version.request=true"]}`,
 		},
 		broker: broker.Options{SASL: true, Properties: []string{"num.partitions=4"}},
-		limit:  5 * time.Minute,
+		slow: map[string]string{
+			"kafka TestConsumerCloseForStaticMember":                              "18 s",
+			"kafka TestIntegration/TestAdminConfig":                               "15 s, most of them asleep",
+			"kafka TestIntegration/TestConsumerSeekPartitions":                    "10 s",
+			"kafka TestIntegration/TestAdminClient_ListAndDescribeConsumerGroups": "7 s",
+		},
+		limit: 5 * time.Minute,
 	},
 	{
 		name:     "sarama",
@@ -91,6 +94,23 @@ var table = []*suite{
 			"TestFuncProducingIdempotentWithBrokerFailure":        "19 s",
 		},
 		limit: 6 * time.Minute,
+	},
+	{
+		name:     "watermill-kafka",
+		module:   "github.com/ThreeDotsLabs/watermill-kafka/v3@v3.0.6",
+		sum:      "h1:xK+VLDjYvBrRZDaFZ7WSqiNmZ9lcDG5RIilFVDZOVyQ=",
+		packages: []string{"./pkg/kafka"},
+		flags:    []string{"-short", "-parallel", "4"},
+		env:      []string{"WATERMILL_TEST_KAFKA_BROKERS={addr}"},
+		// Hundreds of topics at once: with 50 partitions each, one small node of
+		// Apache Kafka is too slow for the time limits in the tests.
+		replace: []string{"NumPartitions:     50,", "NumPartitions:     10,"},
+		broker:  broker.Options{Properties: onePartition},
+		slow: map[string]string{
+			"pkg/kafka TestPublishSubscribe_AutoCommitDisabled/TestConcurrentSubscribe": "18 s",
+			"pkg/kafka TestPublishSubscribe_AutoCommitDisabled/TestPublisherClose":      "10 s",
+		},
+		limit: 5 * time.Minute,
 	},
 	{
 		name:     "rskafka",
