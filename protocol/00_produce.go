@@ -112,6 +112,7 @@ func (h *handler) produce(ctx context.Context, r *request) (func() (kmsg.Respons
 				Records:       rp.Records,
 				NoZstd:        req.Version < 7,
 				Transactional: req.TransactionID != nil,
+				AcksAll:       req.Acks == -1,
 			}, func(res partition.AppendResult) {
 				out.result = res
 				if f != nil {

@@ -131,10 +131,14 @@ func TestC11ProduceTellsThePartition(t *testing.T) {
 	p := s.dial(t)
 	for _, v := range []int16{3, 6, 7, 13} {
 		for _, txn := range []*string{nil, ptr(""), ptr("x")} {
-			r := produceOf(w, "t0", -1, batch(1, 5))
+			acks := int16(-1)
+			if v == 6 {
+				acks = 1
+			}
+			r := produceOf(w, "t0", acks, batch(1, 5))
 			r.TransactionID = txn
 			resp := ask[*kmsg.ProduceResponse](p, v, r)
-			same(t, "request", <-got, partition.AppendRequest{Records: batch(1, 5), NoZstd: v < 7, Transactional: txn != nil})
+			same(t, "request", <-got, partition.AppendRequest{Records: batch(1, 5), NoZstd: v < 7, Transactional: txn != nil, AcksAll: acks == -1})
 			if sp := resp.Topics[0].Partitions[0]; sp.BaseOffset != 3 || sp.LogAppendTime != 77 || v >= 5 && sp.LogStartOffset != 2 {
 				t.Errorf("%+v", sp)
 			}

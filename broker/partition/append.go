@@ -31,7 +31,8 @@ type pending struct {
 	checked
 	done    func(AppendResult)
 	at      time.Time // when it was submitted
-	verdict verdict   // of the decision that is being carried out
+	acksAll bool
+	verdict verdict // of the decision that is being carried out
 }
 
 func (m *pending) fail(err error, message string) { m.failLater(err, message, 0) }
@@ -44,7 +45,7 @@ func (m *pending) failLater(err error, message string, delay time.Duration) {
 // exactly once, from any goroutine, perhaps before Submit returns, and must not
 // block. r.Records belongs to the partition until then.
 func (p *Partition) Submit(r AppendRequest, done func(AppendResult)) {
-	m := &pending{done: done, at: p.host.clock()}
+	m := &pending{done: done, at: p.host.clock(), acksAll: r.AcksAll}
 	m.check(p, &r, p.Config(), p.host.largest, m.at.UnixMilli())
 	if m.err != nil {
 		m.done(AppendResult{Err: m.err, Message: m.message, BaseOffset: types.NoOffset, LogStart: types.NoOffset, AppendTime: -1, Records: m.records})
@@ -204,6 +205,26 @@ type broken struct {
 // brokenFor is longer than clients wait for the answer to one request.
 const brokenFor = 2 * time.Minute
 
+// failAcksAll answers the members that want more replicas than there are, and
+// reports whether there were any.
+func (p *Partition) failAcksAll(g *group) bool {
+	short := &group{}
+	kept := g.members[:0]
+	for _, m := range g.members {
+		if m.acksAll {
+			short.members = append(short.members, m)
+		} else {
+			kept = append(kept, m)
+		}
+	}
+	g.members = kept
+	if len(short.members) == 0 {
+		return false
+	}
+	p.fail(short, kerr.NotEnoughReplicas, "")
+	return true
+}
+
 // fail answers all members that their batches were not stored, or that nobody
 // knows.
 func (p *Partition) fail(g *group, err error, message string) {
@@ -296,9 +317,8 @@ func (p *Partition) commit(g *group) {
 			asked++
 			continue
 		}
-		if g.accepted > 0 && !p.insync() {
-			p.fail(g, kerr.NotEnoughReplicas, "")
-			return
+		if !p.insync() && p.failAcksAll(g) {
+			continue // without them
 		}
 		e := p.encode(g)
 		err = p.appendOnce(ctx, g, e)

@@ -169,12 +169,16 @@ func TestMinInsync(t *testing.T) {
 		g := w.gateway(memory.Faults{})
 		for n, want := range map[int]error{0: nil, 1: nil, 2: nil, 3: kerr.NotEnoughReplicas, 9: kerr.NotEnoughReplicas} {
 			g.configure(func(c *Config) { c.MinInsync = n })
-			a := g.produce(AppendRequest{Records: batch(1)})
+			a := g.produce(AppendRequest{Records: batch(1), AcksAll: true})
 			if !errors.Is(a.Err, want) || a.Message != "" {
 				t.Errorf("min.insync.replicas %d on 3 replicas: %v, %q", n, a.Err, a.Message)
 			}
+			// Who does not ask for all replicas is not held to their number.
+			if a := g.produce(AppendRequest{Records: batch(1)}); a.Err != nil {
+				t.Errorf("min.insync.replicas %d on 3 replicas, acks=1: %v", n, a.Err)
+			}
 		}
-		if n := len(w.server.Messages(testLog)); n != 3 {
+		if n := len(w.server.Messages(testLog)); n != 3+5 {
 			t.Errorf("%d messages are stored", n)
 		}
 	})
@@ -183,7 +187,7 @@ func TestMinInsync(t *testing.T) {
 		w := newWorld(t, memory.Config{MaxReplicas: 1})
 		g := w.gateway(memory.Faults{})
 		g.configure(func(c *Config) { c.MinInsync = 2 })
-		if a := g.produce(AppendRequest{Records: batch(1)}); a.Err != nil {
+		if a := g.produce(AppendRequest{Records: batch(1), AcksAll: true}); a.Err != nil {
 			t.Errorf("min.insync.replicas 2 on 1 replica: %v", a.Err)
 		}
 	})

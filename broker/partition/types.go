@@ -39,6 +39,9 @@ type AppendRequest struct {
 	NoZstd bool
 	// Transactional says that the request carried a transactional id.
 	Transactional bool
+	// AcksAll says that the producer wants the batch on all in-sync replicas
+	// (acks −1): min.insync.replicas is for it alone, as in Kafka.
+	AcksAll bool
 }
 
 // AppendResult answers one AppendRequest.
