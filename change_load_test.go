@@ -41,6 +41,24 @@ func TestC43ChangesUnderLoad(t *testing.T) {
 		refused int
 		count   = int32(1)
 	)
+	write := func(n *node, name string, p int32, size int) {
+		rt, rp := kmsg.NewProduceRequestTopic(), kmsg.NewProduceRequestTopicPartition()
+		rt.Topic, rp.Partition, rp.Records = topic, p, records(-1, -1, 1, name+strings.Repeat(".", size))
+		rt.Partitions = append(rt.Partitions, rp)
+		req := kmsg.NewPtrProduceRequest()
+		req.Acks, req.TimeoutMillis, req.Topics = -1, 10_000, append(req.Topics, rt)
+		sp := ask[*kmsg.ProduceResponse](n, 9, req).Topics[0].Partitions[0]
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case sp.ErrorCode == 0:
+			acked[name] = fmt.Sprint(p, "/", sp.BaseOffset)
+		case sp.ErrorCode == 10 && size == large:
+			refused++
+		default:
+			t.Errorf("%d bytes to partition %d: %d", size, p, sp.ErrorCode)
+		}
+	}
 	stop := make(chan struct{})
 	var producers sync.WaitGroup
 	for i := range 6 {
@@ -61,23 +79,7 @@ func TestC43ChangesUnderLoad(t *testing.T) {
 				mu.Lock()
 				p := int32(j) % count
 				mu.Unlock()
-				name, size := fmt.Sprintf("%d-%d", i, j), []int{small, large}[j/7%2]
-				rt, rp := kmsg.NewProduceRequestTopic(), kmsg.NewProduceRequestTopicPartition()
-				rt.Topic, rp.Partition, rp.Records = topic, p, records(-1, -1, 1, name+strings.Repeat(".", size))
-				rt.Partitions = append(rt.Partitions, rp)
-				req := kmsg.NewPtrProduceRequest()
-				req.Acks, req.TimeoutMillis, req.Topics = -1, 10_000, append(req.Topics, rt)
-				sp := ask[*kmsg.ProduceResponse](n, 9, req).Topics[0].Partitions[0]
-				mu.Lock()
-				switch {
-				case sp.ErrorCode == 0:
-					acked[name] = fmt.Sprint(p, "/", sp.BaseOffset)
-				case sp.ErrorCode == 10 && size == large:
-					refused++
-				default:
-					t.Errorf("%d bytes to partition %d: %d", size, p, sp.ErrorCode)
-				}
-				mu.Unlock()
+				write(n, fmt.Sprintf("%d-%d", i, j), p, []int{small, large}[j/7%2])
 			}
 		})
 	}
@@ -103,6 +105,11 @@ func TestC43ChangesUnderLoad(t *testing.T) {
 	}
 	close(stop)
 	producers.Wait()
+	for p := range int32(last) { // however little the others came to
+		write(w.nodes[p%2], fmt.Sprint("last-", p), p, small)
+	}
+	a.incremental(topic, "max.message.bytes", "1000", 0)
+	write(a, "refused", 0, large)
 	if refused == 0 || len(acked) < last {
 		t.Errorf("%d acknowledged, %d refused: nothing was shown", len(acked), refused)
 	}

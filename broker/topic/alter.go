@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -45,6 +47,19 @@ type Alteration struct {
 
 // attempts bounds the rounds that a change may lose to others.
 const attempts = 10
+
+// giveWay waits after a lost round, longer each time, so that one gateway with many
+// changes of a resource does not win all rounds against another.
+func giveWay(ctx context.Context, round int) error {
+	t := time.NewTimer(time.Duration(1+rand.IntN(2<<min(round, 6))) * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // check refuses (INVALID_REQUEST) what no resource could mean.
 func (a Alteration) check() error {
@@ -143,7 +158,7 @@ func (ts *Topics) Alter(ctx context.Context, t *Topic, a Alteration) error {
 		return err
 	}
 	defer ts.end(turn)
-	for range attempts {
+	for round := range attempts {
 		r, _, err := ts.load(ctx, key)
 		if err != nil {
 			return err
@@ -178,6 +193,9 @@ func (ts *Topics) Alter(ctx context.Context, t *Topic, a Alteration) error {
 		}
 		if !errors.Is(err, pubsub.ErrConflict) {
 			return fmt.Errorf("alter topic %s: %w", t.Name, err)
+		}
+		if err := giveWay(ctx, round); err != nil {
+			return err
 		}
 	}
 	return fmt.Errorf("alter topic %s: %w", t.Name, pubsub.ErrConflict)

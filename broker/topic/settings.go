@@ -163,7 +163,7 @@ func (ts *Topics) alterSettings(ctx context.Context, in section, validateOnly bo
 		return err
 	}
 	defer ts.end(key)
-	for range attempts {
+	for round := range attempts {
 		s, err := ts.loadSettings(ctx)
 		if err != nil {
 			return err
@@ -194,6 +194,9 @@ func (ts *Topics) alterSettings(ctx context.Context, in section, validateOnly bo
 		}
 		if !errors.Is(err, pubsub.ErrConflict) {
 			return fmt.Errorf("alter configs: %w", err)
+		}
+		if err := giveWay(ctx, round); err != nil {
+			return err
 		}
 	}
 	return fmt.Errorf("alter configs: %w", pubsub.ErrConflict)
