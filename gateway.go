@@ -14,6 +14,7 @@ import (
 
 	"github.com/hanzoai/stream/admin"
 	"github.com/hanzoai/stream/broker"
+	"github.com/hanzoai/stream/broker/clean"
 	"github.com/hanzoai/stream/broker/cluster"
 	"github.com/hanzoai/stream/broker/group"
 	"github.com/hanzoai/stream/broker/topic"
@@ -116,6 +117,8 @@ func (l *loaded) shownToClients(a advertised) map[string]string {
 		"advertised.listeners": "PLAINTEXT://" + net.JoinHostPort(a.Host, strconv.Itoa(int(a.Port))),
 		"broker.id":            strconv.Itoa(int(broker.SharedNode)),
 		"node.id":              strconv.Itoa(int(broker.SharedNode)),
+		// Retention is not Kafka's, and has a rhythm of its own.
+		"log.retention.check.interval.ms": strconv.FormatInt(clean.Every.Milliseconds(), 10),
 	}
 	for _, f := range fields {
 		for _, name := range f.kafka {

@@ -9,8 +9,7 @@ import (
 // DescribeProducers (key 61, v0) lists the producer ids that a partition knows:
 // idempotent ones that wrote to it within a day.
 //
-//   - Their last timestamp is the time of the last append, where Kafka shows the
-//     largest timestamp of the batch.
+//   - Their last timestamp is the largest one of their last batch.
 //   - None has a transaction: coordinator epoch −1, start of the transaction −1.
 //   - An unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION, the latter without
 //     a text, and what can be no topic INVALID_TOPIC_EXCEPTION.

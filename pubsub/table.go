@@ -75,7 +75,8 @@ type Table interface {
 	// Scan delivers the present values in revision order and ends when all that
 	// existed at the start were delivered or, with until > 0, when a value
 	// with revision >= until was delivered (it waits for one). Delete markers
-	// are delivered too. Errors: of fn, ErrUnavailable.
+	// are delivered too. Errors: of fn, ErrUnavailable. On several replicas a value
+	// that was overwritten a moment ago may come first, and then the present one.
 	Scan(ctx context.Context, o WatchOptions, until Rev, fn func(Value) error) error
 
 	// Watch is Scan without an end: present values, then every change, in

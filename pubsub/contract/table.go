@@ -243,6 +243,10 @@ func collect(t *testing.T, tb pubsub.Table, o pubsub.WatchOptions, until pubsub.
 	return vs, synced
 }
 
+// lags reports whether a table may be read from a replica that does not know yet
+// of the last write.
+func lags(s pubsub.Store) bool { return s.Info().MaxReplicas > 1 }
+
 func scan(t *testing.T, s pubsub.Store) {
 	tb := newTable(t, s)
 	if vs, synced := collect(t, tb, pubsub.WatchOptions{}, 0); len(vs) != 0 || synced != 1 {
@@ -271,6 +275,9 @@ func scan(t *testing.T, s pubsub.Store) {
 	} {
 		for _, headersOnly := range []bool{false, true} {
 			vs, synced := collect(t, tb, pubsub.WatchOptions{Patterns: c.patterns, HeadersOnly: headersOnly}, 0)
+			if lags(s) {
+				vs = slices.DeleteFunc(vs, func(v pubsub.Value) bool { return v.Rev == old || v.Rev == dead })
+			}
 			var keys []string
 			var last pubsub.Rev
 			for _, v := range vs {
@@ -384,7 +391,7 @@ func watchChanges(t *testing.T, s pubsub.Store) {
 	a2 := mustDelete(t, tb, "a", a)
 	w := startWatch(t, tb, pubsub.WatchOptions{})
 	receive(t, "Synced", w.synced)
-	if len(w.values) != 2 {
+	if n := len(w.values); n != 2 && !(lags(s) && n == 3) {
 		t.Errorf("%d values before Synced, want 2", len(w.values))
 	}
 	b2 := mustSet(t, tb, "b", "2", b)
@@ -397,6 +404,9 @@ func watchChanges(t *testing.T, s pubsub.Store) {
 	want := []change{{"b", b, false}, {"a", a2, true}, {"b", b2, false}, {"a", a3, false}}
 	for i, c := range want {
 		v := receive(t, fmt.Sprintf("change %d", i), w.values)
+		if i == 0 && v.Rev == a && lags(s) {
+			v = receive(t, "change 0", w.values)
+		}
 		if (change{v.Key, v.Rev, v.Deleted}) != c || v.Time.IsZero() {
 			t.Errorf("change %d: %+v, want %+v", i, v, c)
 		}

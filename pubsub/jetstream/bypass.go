@@ -193,7 +193,9 @@ func (c *bypassConn) Read(p []byte) (int, error) {
 		i := bytes.IndexByte(c.buf[c.r:c.w], '\n')
 		if i < 0 {
 			if c.line || c.w-c.r == len(c.buf) {
-				// Part of a line longer than the buffer.
+				// Part of a line longer than the buffer. What follows a message's
+				// line is not ours to read.
+				c.off = c.off || !c.line && isMsg(c.buf[c.r:c.w])
 				c.pass, c.line = c.w-c.r, true
 				if c.pass > 0 {
 					continue
@@ -259,13 +261,13 @@ func isTimeout(err error) bool {
 
 // op handles one line, which is at the beginning of what is buffered.
 func (c *bypassConn) op(line []byte) error {
-	m, ok := parseMsg(line)
-	if !ok {
+	if !isMsg(line) {
 		c.pass = len(line)
 		return nil
 	}
-	if m.total > bypassMax || m.header > m.total {
-		c.off = true
+	m, ok := parseMsg(line)
+	if !ok || m.total > bypassMax || m.header > m.total {
+		c.off = true // where the next line begins is not known, or far away
 		return nil
 	}
 	ch := c.b.find(m.subject, m.reply)
@@ -314,6 +316,10 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 type msgLine struct {
 	subject, reply []byte
 	header, total  int
+}
+
+func isMsg(line []byte) bool {
+	return bytes.HasPrefix(line, []byte("MSG ")) || bytes.HasPrefix(line, []byte("HMSG "))
 }
 
 // parseMsg parses "MSG subject sid [reply] total" and "HMSG subject sid [reply]

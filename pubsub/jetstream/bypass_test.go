@@ -152,16 +152,18 @@ func TestBypassStandsAside(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	message := "MSG _INBOX.mine.1 1 3\r\nabc\r\n"
 	for name, c := range map[string]struct{ say, script string }{
-		"tls":            {"\x16\x03\x01", message},
-		"websocket":      {"GET / HTTP/1.1\r\n", message},
-		"no size":        {"CONNECT {}\r\n", "MSG _INBOX.mine.1 1\r\n"},
-		"size is text":   {"CONNECT {}\r\n", "MSG _INBOX.mine.1 1 abc\r\n"},
-		"size is huge":   {"CONNECT {}\r\n", "MSG _INBOX.mine.1 1 999999999\r\nabc"},
-		"size overflows": {"CONNECT {}\r\n", "MSG _INBOX.mine.1 1 99999999999999999999\r\nabc"},
-		"header too big": {"CONNECT {}\r\n", "HMSG _INBOX.mine.1 1 30 3\r\nabc\r\n"},
-		"too many":       {"CONNECT {}\r\n", "MSG _INBOX.mine.1 1 2 3 4 5 6\r\nabc\r\n"},
-		"cut line":       {"CONNECT {}\r\n", "MSG _INBOX.mi"},
-		"empty":          {"CONNECT {}\r\n", ""},
+		"tls":               {"\x16\x03\x01", message},
+		"websocket":         {"GET / HTTP/1.1\r\n", message},
+		"no size":           {"CONNECT {}\r\n", "MSG _INBOX.mine.1 1\r\n"},
+		"size is text":      {"CONNECT {}\r\n", "MSG _INBOX.mine.1 1 abc\r\n"},
+		"size is huge":      {"CONNECT {}\r\n", "MSG _INBOX.mine.1 1 999999999\r\nabc"},
+		"size overflows":    {"CONNECT {}\r\n", "MSG _INBOX.mine.1 1 99999999999999999999\r\nabc"},
+		"header too big":    {"CONNECT {}\r\n", "HMSG _INBOX.mine.1 1 30 3\r\nabc\r\n"},
+		"too many":          {"CONNECT {}\r\n", "MSG _INBOX.mine.1 1 2 3 4 5 6\r\nabc\r\n"},
+		"forged within":     {"CONNECT {}\r\n", "MSG a 1 2 3 4 26\r\n" + message + "\r\n"},
+		"within a long one": {"CONNECT {}\r\n", "MSG " + strings.Repeat("a", 2*bypassBuffer) + " 1 26\r\n" + message + "\r\n"},
+		"cut line":          {"CONNECT {}\r\n", "MSG _INBOX.mi"},
+		"empty":             {"CONNECT {}\r\n", ""},
 	} {
 		b := newBypass()
 		ch := make(chan *nats.Msg, 10)

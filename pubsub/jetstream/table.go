@@ -176,7 +176,7 @@ func (t *table) Scan(ctx context.Context, o pubsub.WatchOptions, until pubsub.Re
 			return w.failed
 		case ctx.Err() != nil:
 			return fmt.Errorf("scan %s: %w: %w", t.name, pubsub.ErrUnavailable, ctx.Err())
-		case t.st.isClosed() || w.last == before:
+		case t.st.isClosed() || w.last == before && !errors.Is(err, errStalled):
 			// No progress: the caller knows better how long to try.
 			return fmt.Errorf("scan %s: %w", t.name, readError(err))
 		}
@@ -234,6 +234,12 @@ type watch struct {
 // goneBack is how long a leader must insist that the bucket ends before what
 // we have seen; one that woke from a freeze may say so for a moment.
 const goneBack = 20 * time.Second
+
+// errStalled: for maxStalled times recheck a consumer delivered nothing though the
+// leader has more. Another one, perhaps on another replica, does better.
+var errStalled = fmt.Errorf("%w: it delivers nothing", errCursorLost)
+
+const maxStalled = 3
 
 func (t *table) newWatch(o pubsub.WatchOptions, fn func(pubsub.Value) error) *watch {
 	w := &watch{t: t, o: o, fn: fn, last: uint64(o.After)}
@@ -314,8 +320,9 @@ func (w *watch) run(ctx context.Context) (done bool, err error) {
 			return false, err
 		}
 	}
+	stalled := 0
 	for {
-		if !w.synced && cur.pending == 0 && w.last >= end {
+		if !w.synced && (st.clustered || cur.pending == 0) && w.last >= end {
 			w.synced = true
 			if w.o.Synced != nil {
 				w.o.Synced()
@@ -332,15 +339,19 @@ func (w *watch) run(ctx context.Context) (done bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if m == nil { // should have come: it may be gone meanwhile
-			if st.clustered {
-				if end, err = w.end(ctx); err != nil {
-					return false, err
-				}
+		if m == nil {
+			// Should have come: it may be gone meanwhile, or was counted twice,
+			// as the server does with what is stored while it makes a consumer.
+			if end, err = w.end(ctx); err != nil {
+				return false, err
+			}
+			cur.pending = 0
+			if stalled++; stalled >= maxStalled && w.last < end {
+				return false, errStalled
 			}
 			continue
 		}
-		w.last = p.seq
+		w.last, stalled = p.seq, 0
 		key := strings.TrimPrefix(m.Subject, w.t.root)
 		if w.match != nil && !slices.ContainsFunc(w.match, func(q string) bool { return within(key, q) }) {
 			continue
