@@ -14,7 +14,7 @@ const getOffsets = "calls a nil function in the test itself, which ends all othe
 
 const docker = "stops a broker through docker"
 
-// table has the longest first: two run at a time.
+// table is every suite. As many run at a time as the machine has cores.
 var table = []*suite{
 	{
 		name:     "kafka-go",
