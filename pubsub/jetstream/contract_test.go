@@ -177,8 +177,8 @@ func urls(servers []*testkit.NATSServer) string {
 	return strings.Join(us, ",")
 }
 
-// waitLeader waits until the cluster takes streams of three replicas and all three
-// follow.
+// waitLeader waits until the cluster takes streams of three replicas, all three
+// follow, and JetStream answers through each server.
 func waitLeader(t *testing.T, servers []*testkit.NATSServer) {
 	t.Helper()
 	testkit.Poll(t, 2*time.Minute, "a cluster with a leader", func() error {
@@ -197,6 +197,16 @@ func waitLeader(t *testing.T, servers []*testkit.NATSServer) {
 		} else if b.InSync < 3 {
 			return fmt.Errorf("%d replicas follow", b.InSync)
 		}
-		return s.DeleteLog(ctx, "probe")
+		if err := s.DeleteLog(ctx, "probe"); err != nil {
+			return err
+		}
+		for _, srv := range servers {
+			one, err := jetstream.Connect(ctx, jetstream.Config{URL: srv.URL, APITimeout: time.Second})
+			if err != nil {
+				return err
+			}
+			one.Close()
+		}
+		return nil
 	})
 }
