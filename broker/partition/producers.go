@@ -11,7 +11,7 @@ type ProducerState struct {
 	ID           int64
 	Epoch        int16
 	LastSequence int32 // -1 before the first
-	LastTime     int64 // ms: when its last batch was appended
+	LastTime     int64 // ms: the largest timestamp of its last batch
 }
 
 // Producers lists the producer ids that are known, as of the log's end, by id.
@@ -31,7 +31,7 @@ func (p *Partition) Producers(ctx context.Context) ([]ProducerState, error) {
 		if expired(s, max(now, p.st.now)) {
 			continue
 		}
-		o := ProducerState{ID: id, Epoch: s.epoch, LastSequence: -1, LastTime: s.at}
+		o := ProducerState{ID: id, Epoch: s.epoch, LastSequence: -1, LastTime: s.time}
 		if s.kept > 0 {
 			o.LastSequence = s.batches[s.kept-1].last
 		}

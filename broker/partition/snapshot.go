@@ -119,6 +119,7 @@ type image struct {
 	Next      types.Offset `json:"next"`
 	Now       int64        `json:"now"`
 	Producers [][]int64    `json:"producers,omitempty"`
+	Times     []int64      `json:"times,omitempty"` // of Producers: largest timestamp of the last batch
 	Index     indexImage   `json:"index"`
 }
 
@@ -129,7 +130,7 @@ type indexImage struct {
 	Chunks    []chunkRef `json:"chunks,omitempty"` // stored parts
 }
 
-func (st *state) image() [][]int64 {
+func (st *state) image() (producers [][]int64, times []int64) {
 	out := make([][]int64, 0, len(st.producers))
 	for id, p := range st.producers {
 		if expired(p, st.now) {
@@ -143,18 +144,25 @@ func (st *state) image() [][]int64 {
 		out = append(out, l)
 	}
 	slices.SortFunc(out, slices.Compare[[]int64])
-	return out
+	times = make([]int64, len(out))
+	for i, l := range out {
+		times[i] = st.producers[l[0]].time
+	}
+	return out, times
 }
 
 func (i *image) state() (*state, error) {
 	st := newState()
 	st.seq, st.id, st.next, st.now = i.Seq, i.ID, i.Next, i.Now
-	for _, l := range i.Producers {
+	for at, l := range i.Producers {
 		n := (len(l) - 3) / 4
 		if len(l) < 3 || len(l) != 3+4*n || n > keptBatches {
 			return nil, errors.New("a producer is unreadable")
 		}
-		p := &producer{epoch: int16(l[1]), at: l[2], kept: int8(n)}
+		p := &producer{epoch: int16(l[1]), at: l[2], time: l[2], kept: int8(n)}
+		if at < len(i.Times) { // an earlier version did not keep them
+			p.time = i.Times[at]
+		}
 		for k := range n {
 			b := l[3+4*k:]
 			p.batches[k] = appended{first: int32(b[0]), last: int32(b[1]), base: types.Offset(b[2]), at: b[3]}
@@ -260,8 +268,8 @@ func (p *Partition) writeSnapshot(ctx context.Context) error {
 	st, ix := p.st, &p.ix
 	img := image{
 		V: 1, Partition: p.key, Stream: p.log.Name(), Seq: st.seq, ID: st.id, Next: st.next, Now: st.now,
-		Producers: st.image(),
 	}
+	img.Producers, img.Times = st.image()
 	first, tailFirst := ix.first, ix.tailFirst
 	tail, chunks := slices.Clone(ix.tail), slices.Clone(ix.chunks)
 	counted, repaired := p.snap, p.repaired

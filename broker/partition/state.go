@@ -38,7 +38,9 @@ type producer struct {
 	epoch int16
 	kept  int8 // batches[:kept], oldest first
 	// at is the append time of the last batch, ms.
-	at      int64
+	at int64
+	// time is the largest timestamp of the last batch, ms; only shown.
+	time    int64
 	batches [keptBatches]appended
 }
 
@@ -129,7 +131,7 @@ func (p *producer) add(e *entry, base types.Offset) {
 	}
 	p.batches[p.kept] = appended{first: e.first, last: e.lastSequence(), base: base, at: e.appendTime}
 	p.kept++
-	p.at = max(p.at, e.appendTime)
+	p.at, p.time = max(p.at, e.appendTime), e.maxTime
 }
 
 // addSequence adds to a sequence number; after 2147483647 comes 0.

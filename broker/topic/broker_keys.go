@@ -68,7 +68,7 @@ var brokerKeys = []brokerKey{
 	{"log.message.timestamp.type", typeString, "CreateTime", "Default of message.timestamp.type."},
 	{"log.preallocate", typeBoolean, "false", "Default of preallocate."},
 	{"log.retention.bytes", typeLong, "-1", "Default of retention.bytes."},
-	{"log.retention.check.interval.ms", typeLong, "300000", "How often retention is carried out at the latest."},
+	{"log.retention.check.interval.ms", typeLong, "300000", "How often it is looked for what retention removes."},
 	{"log.retention.hours", typeInt, "168", "Default of log.retention.ms, in hours."},
 	{"log.retention.minutes", typeInt, unset, "Default of log.retention.ms, in minutes."},
 	{"log.retention.ms", typeLong, unset, "Default of retention.ms; before log.retention.minutes and log.retention.hours."},
