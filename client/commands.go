@@ -55,6 +55,7 @@ type conn struct {
 	seeds   []string
 	base    []kgo.Opt // of cl
 	reached bool      // a broker has answered
+	astray  astray
 }
 
 // action is what a command does with a cluster. ctx ends with Ctrl-C.
@@ -122,6 +123,7 @@ func (o *options) connect(ctx context.Context, cmd *cobra.Command) (*conn, error
 		kgo.RetryTimeout(o.timeout),
 		kgo.MetadataMinAge(250 * time.Millisecond), // what is new is looked for soon
 		kgo.DialTimeout(min(o.timeout, 10*time.Second)),
+		kgo.WithHooks(&c.astray),
 	}
 	cl, err := kgo.NewClient(c.base...)
 	if err != nil {

@@ -8,7 +8,9 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -108,10 +110,29 @@ func unreachable(err error) bool {
 // address where it is not.
 func (c *conn) hint(err error) string {
 	op := (*net.OpError)(nil)
-	if c.reached && errors.As(err, &op) && op.Op == "dial" {
+	if !errors.As(err, &op) && errors.Is(err, context.DeadlineExceeded) {
+		op = c.astray.last.Load() // the time was over while it was tried again
+	}
+	if c.reached && op != nil && op.Op == "dial" {
 		return "the server answers, but tells its clients to connect to " + addrOf(op) + ", which cannot be reached from here: see its --host and --advertised-address"
 	}
 	return "is the server running there? name it with -b host:port or STREAM_BOOTSTRAP_SERVERS"
+}
+
+// astray remembers whether the last connection to a broker, as the cluster names
+// it, could not be opened.
+type astray struct{ last atomic.Pointer[net.OpError] }
+
+// OnBrokerConnect implements kgo.HookBrokerConnect.
+func (a *astray) OnBrokerConnect(m kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if m.NodeID < 0 {
+		return // a server that the user has named
+	}
+	op := (*net.OpError)(nil)
+	if errors.As(err, &op) && errors.Is(err, context.Canceled) {
+		return // we have given up, not the server
+	}
+	a.last.Store(op)
 }
 
 func addrOf(op *net.OpError) string {

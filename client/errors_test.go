@@ -12,6 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 func TestPartly(t *testing.T) {
@@ -46,6 +47,21 @@ func TestClassify(t *testing.T) {
 		e := (*Error)(nil)
 		if err := c.classify(x.err); !errors.As(err, &e) || e.Code != x.code || !strings.Contains(e.Error(), x.text) || !strings.Contains(e.Hint, x.hint) {
 			t.Errorf("%v: %+v", x.err, e)
+		}
+	}
+	// The time may be over between two attempts.
+	for _, x := range []struct {
+		id   int32
+		err  error
+		hint string
+	}{
+		{-1 << 31, dial, "is the server running there?"},
+		{1, dial, "tells its clients to connect to 192.0.2.1:9"},
+		{1, nil, "is the server running there?"},
+	} {
+		c.astray.OnBrokerConnect(kgo.BrokerMetadata{NodeID: x.id}, 0, nil, x.err)
+		if e := (*Error)(nil); !errors.As(c.classify(context.DeadlineExceeded), &e) || !strings.Contains(e.Hint, x.hint) {
+			t.Errorf("node %d, %v: %+v", x.id, x.err, e)
 		}
 	}
 	if got := refusal(kerr.InvalidConfig, "retention.ms: \x1b[1mno\n"); got != `INVALID_CONFIG: retention.ms: \x1b[1mno` {
