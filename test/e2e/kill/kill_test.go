@@ -122,6 +122,9 @@ func client(t *testing.T, b *broker.Broker, o ...kgo.Opt) *kgo.Client {
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
 		kgo.RequestRetries(10_000),
 		kgo.Dialer(dial),
+		// A connection that ends before its first answer is a kill here, not a
+		// login that is missing, for which the client gives its membership up.
+		kgo.AlwaysRetryEOF(),
 		kgo.MetadataMinAge(100 * time.Millisecond),
 	}, o...)...)
 	if err != nil {
