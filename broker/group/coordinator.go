@@ -222,13 +222,24 @@ func (co *Coordinator) Commit(ctx context.Context, r CommitRequest) CommitRespon
 	if len(r.Group) > maxName {
 		return CommitResponse{Err: kerr.InvalidGroupID}
 	}
+	out, err := co.planned(ctx, r.Group, func(t *turn) ([]*op, []error, error) { return t.State.commit(t.Now, r) })
+	if err != nil {
+		return CommitResponse{Err: err}
+	}
+	return CommitResponse{Partitions: out}
+}
+
+// planned carries out what plan wants to write in a group's turn, and returns the
+// outcomes in plan's order, with what became of each write. plan's own error, or
+// the turn's, is of all.
+func (co *Coordinator) planned(ctx context.Context, name string, plan func(*turn) ([]*op, []error, error)) ([]error, error) {
 	var (
 		refused error
 		out     []error
 	)
-	err := co.do(ctx, r.Group, func(t *turn) {
+	err := co.do(ctx, name, func(t *turn) {
 		var plans []*op
-		plans, out, refused = t.State.commit(t.Now, r)
+		plans, out, refused = plan(t)
 		t.After(func() {
 			for i, p := range plans {
 				if p != nil && p.err != nil {
@@ -240,10 +251,7 @@ func (co *Coordinator) Commit(ctx context.Context, r CommitRequest) CommitRespon
 	if err == nil {
 		err = refused
 	}
-	if err != nil {
-		return CommitResponse{Err: err}
-	}
-	return CommitResponse{Partitions: out}
+	return out, err
 }
 
 // Fetch reads committed offsets. Nothing committed is told only by a group's

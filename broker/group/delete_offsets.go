@@ -23,24 +23,7 @@ func (co *Coordinator) DeleteOffsets(ctx context.Context, name string, partition
 	if name == "" || len(name) > maxName {
 		return DeleteOffsetsResponse{Err: kerr.InvalidGroupID}
 	}
-	var (
-		refused error
-		out     []error
-	)
-	err := co.do(ctx, name, func(t *turn) {
-		var plans []*op
-		plans, out, refused = t.State.deleteOffsets(partitions)
-		t.After(func() {
-			for i, p := range plans {
-				if p != nil && p.err != nil {
-					out[i] = refusal(p.err)
-				}
-			}
-		})
-	})
-	if err == nil {
-		err = refused
-	}
+	out, err := co.planned(ctx, name, func(t *turn) ([]*op, []error, error) { return t.State.deleteOffsets(partitions) })
 	if err != nil {
 		return DeleteOffsetsResponse{Err: err}
 	}
