@@ -213,7 +213,10 @@ func TestAvailable(t *testing.T) {
 		for i := len(sizes) - 1; i >= 0; i-- {
 			want += sizes[i]
 			for _, g := range []*gateway{g, cold, w.gateway(memory.Faults{})} {
-				if g.p.replicas == 0 {
+				g.p.mu.Lock()
+				asked := g.p.replicas != 0
+				g.p.mu.Unlock()
+				if !asked {
 					_, _ = g.p.Lookup(t.Context(), LookupRequest{Timestamp: Latest})
 				}
 				if n, err := g.p.Available(t.Context(), types.Offset(i), false); err != nil || n != want {

@@ -418,8 +418,11 @@ func TestStoredIndexParts(t *testing.T) {
 		if err := g.host.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if len(g.p.ix.chunks) != 1 || len(g.p.ix.tail) > 200 {
-			t.Fatalf("%d parts stored, %d intervals in memory", len(g.p.ix.chunks), len(g.p.ix.tail))
+		g.p.mu.Lock()
+		chunks, tail := slices.Clone(g.p.ix.chunks), len(g.p.ix.tail)
+		g.p.mu.Unlock()
+		if len(chunks) != 1 || tail > 200 {
+			t.Fatalf("%d parts stored, %d intervals in memory", len(chunks), tail)
 		}
 		var mu sync.Mutex
 		headers := map[pubsub.Seq]int{}
@@ -447,7 +450,7 @@ func TestStoredIndexParts(t *testing.T) {
 			t.Errorf("headers read from %v", slices.Sorted(maps.Keys(headers)))
 		}
 		for _, k := range cold.keys() {
-			if k == cold.p.chunkKey(g.p.ix.chunks[0]) {
+			if k == cold.p.chunkKey(chunks[0]) {
 				w.server.Forget("kafka-partitions", k)
 			}
 		}
