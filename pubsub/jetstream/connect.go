@@ -111,7 +111,13 @@ func (st *Store) connect(ctx context.Context) error {
 		return st.startError(ErrTooOld, fmt.Sprintf("version %s", nc.ConnectedServerVersion()),
 			"upgrade the NATS server to "+MinVersion+" or later", err)
 	}
-	if err := st.api(ctx, st.cfg.APITimeout, "INFO", nil, nil); err != nil {
+	patience := st.cfg.APITimeout
+	if st.cfg.InProcess != nil {
+		// A server within this process is there; on a slow disk it answers when
+		// its writes are done.
+		patience *= 6
+	}
+	if err := st.api(ctx, patience, "INFO", nil, nil); err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("jetstream at %s: %w", st.info.URL, ctx.Err())
 		}

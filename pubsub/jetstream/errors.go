@@ -24,6 +24,7 @@ const (
 	codeNoMessage         = 10037
 	codeNotForAccount     = 10039
 	codeStorageFull       = 10047
+	codeCreateFailed      = 10049
 	codeMessageTooLarge   = 10054
 	codeNameTaken         = 10058
 	codeStreamNotFound    = 10059
@@ -95,7 +96,7 @@ func refusal(e *apiError) error {
 		kind = pubsub.ErrExists
 	case codeAccountLimit, codeResources, codeMaxStreams, codeMemoryFull, codeStorageFull, codeStoreFailed:
 		kind = pubsub.ErrFull
-	case codeUnavailable, codeTooManyRequests, codeTooManyBatches, codeDuplicateInFlight, codeNoPeers,
+	case codeUnavailable, codeTooManyRequests, codeTooManyBatches, codeDuplicateInFlight, codeNoPeers, codeCreateFailed,
 		codeNotEnabled, codeNotForAccount, codeStreamOffline, codeMaxConsumers, codeConsumerNotFound:
 		kind = pubsub.ErrUnavailable
 	default:

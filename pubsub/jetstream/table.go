@@ -68,6 +68,8 @@ func (st *Store) Table(ctx context.Context, c pubsub.TableConfig) (pubsub.Table,
 			return t, nil
 		case hasCode(err, codeNameTaken): // another gateway was faster: look again
 		case errors.Is(err, errNoAnswer) && time.Now().Before(patience):
+		case hasCode(err, codeCreateFailed) && time.Now().Before(patience):
+			// The folder of a bucket that was just deleted is still going away.
 		default:
 			return nil, fmt.Errorf("create table %s: %w", c.Name, apiWriteError(err))
 		}
