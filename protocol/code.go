@@ -1,6 +1,10 @@
 package protocol
 
-import "github.com/twmb/franz-go/pkg/kmsg"
+import (
+	"cmp"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
 
 // firstError is the first error code of a response in reading order, for
 // metrics and logs. 0: none. code_test.go checks that no code field of a served
@@ -8,235 +12,112 @@ import "github.com/twmb/franz-go/pkg/kmsg"
 func firstError(resp kmsg.Response) int16 {
 	switch r := resp.(type) {
 	case *kmsg.ProduceResponse:
-		for i := range r.Topics {
-			for j := range r.Topics[i].Partitions {
-				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
-					return c
-				}
-			}
-		}
+		return first(r.Topics, func(t *kmsg.ProduceResponseTopic) int16 {
+			return first(t.Partitions, func(p *kmsg.ProduceResponseTopicPartition) int16 { return p.ErrorCode })
+		})
 	case *fetchResponse:
 		return firstError(&r.FetchResponse)
 	case *kmsg.FetchResponse:
-		if r.ErrorCode != 0 {
-			return r.ErrorCode
-		}
-		for i := range r.Topics {
-			for j := range r.Topics[i].Partitions {
-				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
-					return c
-				}
-			}
-		}
+		return cmp.Or(r.ErrorCode, first(r.Topics, func(t *kmsg.FetchResponseTopic) int16 {
+			return first(t.Partitions, func(p *kmsg.FetchResponseTopicPartition) int16 { return p.ErrorCode })
+		}))
 	case *kmsg.ListOffsetsResponse:
-		for i := range r.Topics {
-			for j := range r.Topics[i].Partitions {
-				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
-					return c
-				}
-			}
-		}
+		return first(r.Topics, func(t *kmsg.ListOffsetsResponseTopic) int16 {
+			return first(t.Partitions, func(p *kmsg.ListOffsetsResponseTopicPartition) int16 { return p.ErrorCode })
+		})
 	case *kmsg.MetadataResponse:
-		for i := range r.Topics {
-			if c := r.Topics[i].ErrorCode; c != 0 {
-				return c
-			}
-			for j := range r.Topics[i].Partitions {
-				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
-					return c
-				}
-			}
-		}
-		return r.ErrorCode
+		return cmp.Or(first(r.Topics, func(t *kmsg.MetadataResponseTopic) int16 {
+			return cmp.Or(t.ErrorCode, first(t.Partitions, func(p *kmsg.MetadataResponseTopicPartition) int16 { return p.ErrorCode }))
+		}), r.ErrorCode)
 	case *kmsg.OffsetCommitResponse:
-		for i := range r.Topics {
-			for j := range r.Topics[i].Partitions {
-				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
-					return c
-				}
-			}
-		}
+		return first(r.Topics, func(t *kmsg.OffsetCommitResponseTopic) int16 {
+			return first(t.Partitions, func(p *kmsg.OffsetCommitResponseTopicPartition) int16 { return p.ErrorCode })
+		})
 	case *kmsg.OffsetFetchResponse:
-		for i := range r.Topics {
-			for j := range r.Topics[i].Partitions {
-				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
-					return c
-				}
-			}
-		}
-		for i := range r.Groups {
-			g := &r.Groups[i]
-			if g.ErrorCode != 0 {
-				return g.ErrorCode
-			}
-			for j := range g.Topics {
-				for k := range g.Topics[j].Partitions {
-					if c := g.Topics[j].Partitions[k].ErrorCode; c != 0 {
-						return c
-					}
-				}
-			}
-		}
-		return r.ErrorCode
+		return cmp.Or(first(r.Topics, func(t *kmsg.OffsetFetchResponseTopic) int16 {
+			return first(t.Partitions, func(p *kmsg.OffsetFetchResponseTopicPartition) int16 { return p.ErrorCode })
+		}), first(r.Groups, func(g *kmsg.OffsetFetchResponseGroup) int16 {
+			return cmp.Or(g.ErrorCode, first(g.Topics, func(t *kmsg.OffsetFetchResponseGroupTopic) int16 {
+				return first(t.Partitions, func(p *kmsg.OffsetFetchResponseGroupTopicPartition) int16 { return p.ErrorCode })
+			}))
+		}), r.ErrorCode)
 	case *kmsg.FindCoordinatorResponse:
-		for i := range r.Coordinators {
-			if c := r.Coordinators[i].ErrorCode; c != 0 {
-				return c
-			}
-		}
-		return r.ErrorCode
+		return cmp.Or(first(r.Coordinators, func(c *kmsg.FindCoordinatorResponseCoordinator) int16 { return c.ErrorCode }), r.ErrorCode)
 	case *kmsg.JoinGroupResponse:
 		return r.ErrorCode
 	case *kmsg.HeartbeatResponse:
 		return r.ErrorCode
 	case *kmsg.LeaveGroupResponse:
-		for i := range r.Members {
-			if c := r.Members[i].ErrorCode; c != 0 {
-				return c
-			}
-		}
-		return r.ErrorCode
+		return cmp.Or(first(r.Members, func(m *kmsg.LeaveGroupResponseMember) int16 { return m.ErrorCode }), r.ErrorCode)
 	case *kmsg.SyncGroupResponse:
 		return r.ErrorCode
 	case *kmsg.DescribeGroupsResponse:
-		for i := range r.Groups {
-			if c := r.Groups[i].ErrorCode; c != 0 {
-				return c
-			}
-		}
+		return first(r.Groups, func(g *kmsg.DescribeGroupsResponseGroup) int16 { return g.ErrorCode })
 	case *kmsg.ListGroupsResponse:
 		return r.ErrorCode
 	case *kmsg.ApiVersionsResponse:
 		return r.ErrorCode
 	case *kmsg.CreateTopicsResponse:
-		for i := range r.Topics {
-			if c := r.Topics[i].ErrorCode; c != 0 {
-				return c
-			}
-			if c := r.Topics[i].ConfigErrorCode; c != 0 {
-				return c
-			}
-		}
+		return first(r.Topics, func(t *kmsg.CreateTopicsResponseTopic) int16 { return cmp.Or(t.ErrorCode, t.ConfigErrorCode) })
 	case *kmsg.DeleteTopicsResponse:
-		for i := range r.Topics {
-			if c := r.Topics[i].ErrorCode; c != 0 {
-				return c
-			}
-		}
+		return first(r.Topics, func(t *kmsg.DeleteTopicsResponseTopic) int16 { return t.ErrorCode })
 	case *kmsg.DeleteRecordsResponse:
-		for i := range r.Topics {
-			for j := range r.Topics[i].Partitions {
-				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
-					return c
-				}
-			}
-		}
+		return first(r.Topics, func(t *kmsg.DeleteRecordsResponseTopic) int16 {
+			return first(t.Partitions, func(p *kmsg.DeleteRecordsResponseTopicPartition) int16 { return p.ErrorCode })
+		})
 	case *kmsg.InitProducerIDResponse:
 		return r.ErrorCode
 	case *kmsg.OffsetForLeaderEpochResponse:
-		for i := range r.Topics {
-			for j := range r.Topics[i].Partitions {
-				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
-					return c
-				}
-			}
-		}
+		return first(r.Topics, func(t *kmsg.OffsetForLeaderEpochResponseTopic) int16 {
+			return first(t.Partitions, func(p *kmsg.OffsetForLeaderEpochResponseTopicPartition) int16 { return p.ErrorCode })
+		})
 	case *kmsg.AlterConfigsResponse:
-		for i := range r.Resources {
-			if c := r.Resources[i].ErrorCode; c != 0 {
-				return c
-			}
-		}
+		return first(r.Resources, func(c *kmsg.AlterConfigsResponseResource) int16 { return c.ErrorCode })
 	case *kmsg.IncrementalAlterConfigsResponse:
-		for i := range r.Resources {
-			if c := r.Resources[i].ErrorCode; c != 0 {
-				return c
-			}
-		}
+		return first(r.Resources, func(c *kmsg.IncrementalAlterConfigsResponseResource) int16 { return c.ErrorCode })
 	case *kmsg.CreatePartitionsResponse:
-		for i := range r.Topics {
-			if c := r.Topics[i].ErrorCode; c != 0 {
-				return c
-			}
-		}
+		return first(r.Topics, func(t *kmsg.CreatePartitionsResponseTopic) int16 { return t.ErrorCode })
 	case *kmsg.ListConfigResourcesResponse:
 		return r.ErrorCode
 	case *kmsg.DescribeConfigsResponse:
-		for i := range r.Resources {
-			if c := r.Resources[i].ErrorCode; c != 0 {
-				return c
-			}
-		}
+		return first(r.Resources, func(c *kmsg.DescribeConfigsResponseResource) int16 { return c.ErrorCode })
 	case *kmsg.DescribeLogDirsResponse:
-		if r.ErrorCode != 0 {
-			return r.ErrorCode
-		}
-		for i := range r.Dirs {
-			if c := r.Dirs[i].ErrorCode; c != 0 {
-				return c
-			}
-		}
+		return cmp.Or(r.ErrorCode, first(r.Dirs, func(d *kmsg.DescribeLogDirsResponseDir) int16 { return d.ErrorCode }))
 	case *kmsg.DeleteGroupsResponse:
-		for i := range r.Groups {
-			if c := r.Groups[i].ErrorCode; c != 0 {
-				return c
-			}
-		}
+		return first(r.Groups, func(g *kmsg.DeleteGroupsResponseGroup) int16 { return g.ErrorCode })
 	case *kmsg.ElectLeadersResponse:
-		if r.ErrorCode != 0 {
-			return r.ErrorCode
-		}
-		for i := range r.Topics {
-			for j := range r.Topics[i].Partitions {
-				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
-					return c
-				}
-			}
-		}
+		return cmp.Or(r.ErrorCode, first(r.Topics, func(t *kmsg.ElectLeadersResponseTopic) int16 {
+			return first(t.Partitions, func(p *kmsg.ElectLeadersResponseTopicPartition) int16 { return p.ErrorCode })
+		}))
 	case *kmsg.AlterPartitionAssignmentsResponse:
-		if r.ErrorCode != 0 {
-			return r.ErrorCode
-		}
-		for i := range r.Topics {
-			for j := range r.Topics[i].Partitions {
-				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
-					return c
-				}
-			}
-		}
+		return cmp.Or(r.ErrorCode, first(r.Topics, func(t *kmsg.AlterPartitionAssignmentsResponseTopic) int16 {
+			return first(t.Partitions, func(p *kmsg.AlterPartitionAssignmentsResponseTopicPartition) int16 { return p.ErrorCode })
+		}))
 	case *kmsg.ListPartitionReassignmentsResponse:
 		return r.ErrorCode
 	case *kmsg.OffsetDeleteResponse:
-		if r.ErrorCode != 0 {
-			return r.ErrorCode
-		}
-		for i := range r.Topics {
-			for j := range r.Topics[i].Partitions {
-				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
-					return c
-				}
-			}
-		}
+		return cmp.Or(r.ErrorCode, first(r.Topics, func(t *kmsg.OffsetDeleteResponseTopic) int16 {
+			return first(t.Partitions, func(p *kmsg.OffsetDeleteResponseTopicPartition) int16 { return p.ErrorCode })
+		}))
 	case *kmsg.DescribeClusterResponse:
 		return r.ErrorCode
 	case *kmsg.DescribeProducersResponse:
-		for i := range r.Topics {
-			for j := range r.Topics[i].Partitions {
-				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
-					return c
-				}
-			}
-		}
+		return first(r.Topics, func(t *kmsg.DescribeProducersResponseTopic) int16 {
+			return first(t.Partitions, func(p *kmsg.DescribeProducersResponseTopicPartition) int16 { return p.ErrorCode })
+		})
 	case *kmsg.DescribeTopicPartitionsResponse:
-		for i := range r.Topics {
-			if c := r.Topics[i].ErrorCode; c != 0 {
-				return c
-			}
-			for j := range r.Topics[i].Partitions {
-				if c := r.Topics[i].Partitions[j].ErrorCode; c != 0 {
-					return c
-				}
-			}
+		return first(r.Topics, func(t *kmsg.DescribeTopicPartitionsResponseTopic) int16 {
+			return cmp.Or(t.ErrorCode, first(t.Partitions, func(p *kmsg.DescribeTopicPartitionsResponseTopicPartition) int16 { return p.ErrorCode }))
+		})
+	}
+	return 0
+}
+
+// first is the first code that is not 0 among those of the elements.
+func first[T any](of []T, code func(*T) int16) int16 {
+	for i := range of {
+		if c := code(&of[i]); c != 0 {
+			return c
 		}
 	}
 	return 0
