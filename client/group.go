@@ -124,17 +124,7 @@ func groupDescribe(o *options) *cobra.Command {
 			}
 			details = append(details, d)
 		}
-		if err := o.print(cmd, details, func(w io.Writer) {
-			for i, d := range details {
-				if i > 0 {
-					fmt.Fprintln(w)
-				}
-				d.table(w)
-			}
-		}); err != nil {
-			return err
-		}
-		return several(cmd, bad)
+		return printDetails(o, cmd, details, bad)
 	})
 	return cmd
 }

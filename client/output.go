@@ -36,6 +36,24 @@ func (o *options) print(cmd *cobra.Command, v any, table func(w io.Writer)) erro
 	return err
 }
 
+// printDetails writes what is known of each thing that was asked about, then
+// tells of those that could not be described: the command has failed if there is
+// one.
+func printDetails[T interface{ table(w io.Writer) }](o *options, cmd *cobra.Command, details []T, bad []string) error {
+	err := o.print(cmd, details, func(w io.Writer) {
+		for i, d := range details {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			d.table(w)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return several(cmd, bad)
+}
+
 func writeJSON(w io.Writer, v any, indent string) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)

@@ -118,17 +118,7 @@ func topicDescribe(o *options) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := o.print(cmd, details, func(w io.Writer) {
-			for i, d := range details {
-				if i > 0 {
-					fmt.Fprintln(w)
-				}
-				d.table(w)
-			}
-		}); err != nil {
-			return err
-		}
-		return several(cmd, bad)
+		return printDetails(o, cmd, details, bad)
 	})
 	cmd.Flags().BoolVar(&all, "all-configs", false, "show configs that have their default too")
 	return cmd

@@ -108,6 +108,21 @@ func readFault(hook func(Op) ReadFault, op Op) ReadFault {
 	return hook(op)
 }
 
+// limited is what one read may bring: the caller's limits, or the store's own
+// where it has none, cut short by the fault.
+func (f ReadFault) limited(l pubsub.Limit) pubsub.Limit {
+	if l.MaxBytes <= 0 {
+		l.MaxBytes = 1 << 20
+	}
+	if l.MaxMessages <= 0 {
+		l.MaxMessages = 1000
+	}
+	if f.Short > 0 {
+		l.MaxMessages = min(l.MaxMessages, f.Short)
+	}
+	return l
+}
+
 // errClosed is what a closed client answers.
 var errClosed = fmt.Errorf("client closed: %w", pubsub.ErrUnavailable)
 

@@ -66,15 +66,7 @@ func (l *log) Read(ctx context.Context, from pubsub.Seq, limit pubsub.Limit) ([]
 	if err := c.read(ctx, f); err != nil {
 		return nil, fmt.Errorf("read %s from %d: %w", l.name, from, err)
 	}
-	if limit.MaxBytes <= 0 {
-		limit.MaxBytes = 1 << 20
-	}
-	if limit.MaxMessages <= 0 {
-		limit.MaxMessages = 1000
-	}
-	if f.Short > 0 {
-		limit.MaxMessages = min(limit.MaxMessages, f.Short)
-	}
+	limit = f.limited(limit)
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	st, all, err := l.viewLocked(f.Behind)

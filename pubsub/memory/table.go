@@ -161,15 +161,7 @@ func (h *handle) Read(ctx context.Context, from pubsub.Rev, limit pubsub.Limit) 
 	if err := c.read(ctx, f); err != nil {
 		return nil, fmt.Errorf("read %s from %d: %w", h.name, from, err)
 	}
-	if limit.MaxBytes <= 0 {
-		limit.MaxBytes = 1 << 20
-	}
-	if limit.MaxMessages <= 0 {
-		limit.MaxMessages = 1000
-	}
-	if f.Short > 0 {
-		limit.MaxMessages = min(limit.MaxMessages, f.Short)
-	}
+	limit = f.limited(limit)
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	all, _ := h.viewLocked(f.Behind)
