@@ -17,6 +17,7 @@ import (
 	"github.com/hanzoai/stream/broker/topic"
 	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/utils/killpoint"
 )
 
 // Config is the broker's section of the configuration.
@@ -214,6 +215,7 @@ func (b *Broker) HandOver(ctx context.Context) {
 	b.mu.Lock()
 	b.draining = true
 	b.mu.Unlock()
+	killpoint.At("drain.begun")
 	if err := b.groups.Drain(ctx); err != nil {
 		b.logger.Warn("groups were not handed over in order; others wait a time-to-live", logging.Error, err)
 	}
@@ -222,6 +224,7 @@ func (b *Broker) HandOver(ctx context.Context) {
 // Drain finishes the appends that were submitted and saves what spares the next
 // start work. Nothing may be submitted after it.
 func (b *Broker) Drain(ctx context.Context) {
+	killpoint.At("drain.handed.over")
 	if err := b.host.Drain(ctx); err != nil {
 		b.logger.Warn("partitions were not drained; the next start reads more of their tails", logging.Error, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/utils/killpoint"
 )
 
 // idBlock is how many producer ids a gateway takes at once, as Kafka does.
@@ -85,5 +86,6 @@ func (p *producerIDs) block(ctx context.Context, skip int64) (first int64, err e
 		return 0, err
 	}
 	_, err = pubsub.Put(ctx, p.table, pubsub.Write{Key: idKey, Data: data, Expect: v.Rev})
+	killpoint.At("ids.stored")
 	return first, err
 }

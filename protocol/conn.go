@@ -14,6 +14,7 @@ import (
 
 	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/serde"
+	"github.com/hanzoai/stream/utils/killpoint"
 )
 
 // conn is one client connection: a queue of requests with a goroutine at each
@@ -240,6 +241,7 @@ func (c *conn) read() {
 			c.readFailed(err)
 			return
 		}
+		killpoint.At("frame.read")
 		c.srv.budget.completed(h)
 		now := c.srv.tick.Load()
 		c.received.Store(int64(c.frames.Buffered()))

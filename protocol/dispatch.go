@@ -16,6 +16,7 @@ import (
 	"github.com/hanzoai/stream/broker/topic"
 	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/serde"
+	"github.com/hanzoai/stream/utils/killpoint"
 )
 
 // call is one request on its way through a connection.
@@ -302,6 +303,7 @@ func (c *conn) flush() error {
 		return nil
 	}
 	err := c.send(net.Buffers{c.out})
+	killpoint.At("answer.sent")
 	c.uncount()
 	if c.out = c.out[:0]; cap(c.out) > 2*maxJoined {
 		c.out = nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/utils/killpoint"
 )
 
 // event is one thing to happen to a record, in its turn.
@@ -266,11 +267,13 @@ func (c *cell[S]) step(run []*event[S], tick bool, answer func(error)) {
 			return
 		}
 		proven = true
+		killpoint.At("record.stored")
 	}
 	if err := c.state.Flush(ctx, c.env); err != nil {
 		c.lose(err, answer)
 		return
 	}
+	killpoint.At("turn.stored")
 	if t.remove && c.exists {
 		if err := c.delete(ctx); err != nil {
 			c.lose(err, answer)

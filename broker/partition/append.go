@@ -10,6 +10,7 @@ import (
 
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/types"
+	"github.com/hanzoai/stream/utils/killpoint"
 )
 
 const (
@@ -320,10 +321,13 @@ func (p *Partition) commit(g *group) {
 		if !p.insync() && p.failAcksAll(g) {
 			continue // without them
 		}
+		killpoint.At("batch.admitted")
 		e := p.encode(g)
+		killpoint.At("batch.stamped")
 		err = p.appendOnce(ctx, g, e)
 		switch {
 		case err == nil:
+			killpoint.At("append.acknowledged")
 			p.stored(g)
 			return
 		case errors.Is(err, pubsub.ErrOutcomeUnknown):
@@ -489,6 +493,7 @@ func (p *Partition) stored(g *group) {
 	k.records.Add(float64(g.meta.last - g.meta.base + 1))
 	k.bytes.Add(float64(g.bytes))
 	k.group.Observe(float64(g.accepted))
+	killpoint.At("append.applied")
 	p.answer(g)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/utils/killpoint"
 )
 
 // openTimeout is the longest silence of the store while a partition is loaded.
@@ -133,6 +134,7 @@ func (p *Partition) openFrom(ctx context.Context, r *record, heard func()) (agai
 		}
 		return p.hole(ctx, st.seq+1, b)
 	}
+	killpoint.At("state.loading")
 	// Whatever comes after b.Last arrives as news or by the next question.
 	heard()
 	snapshotSeq := st.seq

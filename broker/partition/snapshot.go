@@ -15,6 +15,7 @@ import (
 
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/types"
+	"github.com/hanzoai/stream/utils/killpoint"
 )
 
 const (
@@ -320,6 +321,7 @@ func (p *Partition) writeSnapshot(ctx context.Context) error {
 			return fmt.Errorf("snapshot of %s: write %s: %w", p, ws[i].Key, r.Err)
 		}
 	}
+	killpoint.At("snapshot.chunks")
 	var replaced []string
 	written := false
 	err = p.updateRecord(ctx, func(r *record) bool {

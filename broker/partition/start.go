@@ -9,6 +9,7 @@ import (
 
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/types"
+	"github.com/hanzoai/stream/utils/killpoint"
 )
 
 // HighWatermark, as the offset of DeleteRecords, takes everything there is.
@@ -226,6 +227,7 @@ func (p *Partition) forget(ctx context.Context, c cleared) error {
 	if stopped {
 		return nil // whoever looks for what is wrong should find all there is
 	}
+	killpoint.At("logstart.stored")
 	if err := p.log.Trim(ctx, first); err != nil {
 		return fmt.Errorf("partition %s: %w", p, missingLog(err))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/utils/killpoint"
 )
 
 // Op is what happens to one config (Kafka's AlterConfigOp.OpType).
@@ -188,7 +189,9 @@ func (ts *Topics) Alter(ctx context.Context, t *Topic, a Alteration) error {
 		}
 		next := r.with(active)
 		next.Configs = configs
+		killpoint.At("configs.checked")
 		if _, err = ts.put(ctx, key, next, r.rev); err == nil {
+			killpoint.At("configs.stored")
 			return nil
 		}
 		if !errors.Is(err, pubsub.ErrConflict) {

@@ -12,6 +12,7 @@ import (
 	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/types"
+	"github.com/hanzoai/stream/utils/killpoint"
 )
 
 // cleanup bounds the tidying after a call whose own context may be over.
@@ -256,6 +257,7 @@ func (ts *Topics) build(ctx context.Context, key string, r *record) (*Topic, err
 		// A conflict: others hold us for dead and have begun to remove it.
 		return nil, fmt.Errorf("create topic %s: %w", t.Name, err)
 	}
+	killpoint.At("topic.active")
 	return t, nil
 }
 
@@ -284,6 +286,7 @@ func (ts *Topics) checkCollisions(ctx context.Context, r *record) error {
 func (ts *Topics) createPartition(ctx context.Context, key string, r *record, s PartitionSpec) error {
 	for attempt := 0; ; attempt++ {
 		err := ts.deps.Partitions.Create(ctx, s)
+		killpoint.At("partition.made")
 		if !errors.Is(err, pubsub.ErrExists) || attempt == 2 {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/utils/killpoint"
 )
 
 // Delete deletes this very incarnation of a topic: another one, or none, is
@@ -89,7 +90,9 @@ func (ts *Topics) destroy(ctx context.Context, r *record) error {
 		case !errors.Is(err, pubsub.ErrNotFound):
 			return err
 		}
-		return ts.deps.Partitions.Destroy(ctx, s)
+		err = ts.deps.Partitions.Destroy(ctx, s)
+		killpoint.At("partition.removed")
+		return err
 	})
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/hanzoai/stream/utils/killpoint"
 )
 
 // conn is one connection with its pool of reply slots.
@@ -172,6 +174,7 @@ func (c *conn) call(ctx context.Context, m *nats.Msg, timeout time.Duration, acc
 	if err := c.send(m); err != nil {
 		return nil, err
 	}
+	killpoint.AtKey("request.sent", m.Subject)
 	s.timer.Reset(timeout)
 	for {
 		select {

@@ -1,0 +1,17 @@
+// Package killpoint names the moments at which a test has the process end with
+// SIGKILL: between two steps of which the first is done and the second is not.
+// A build without the tag killpoints has nothing of it: At is empty, and the
+// compiler leaves no trace of its calls. A build with the tag, made by tests only,
+// reads from the environment where to end:
+//
+//	STREAM_KILL_AT=name[:count[:delay]]   the count-th time (1) that name is passed
+//	STREAM_KILL_FILE=path                 the same text in a file, from when it exists
+//
+// With a file a test counts from the moment it writes it. delay is how long the
+// goroutine that passes the point stands still before the end, so that others
+// go on: what it has sent leaves, what it would have read stays unread.
+//
+// name=key is one kind of a point that has many: request.sent=kafka.t.0.
+//
+// What must hold at each point is a row of the table in test/cluster.
+package killpoint
