@@ -35,6 +35,9 @@ type NATSOptions struct {
 	MaxPayload int
 	// Config is appended to the server's configuration file.
 	Config string
+	// NoAdvertise keeps servers of a cluster from telling clients of each other:
+	// whoever connects through relays stays behind them.
+	NoAdvertise bool
 }
 
 // NATSServer is a nats-server process on a free port of the loopback address.
@@ -114,7 +117,7 @@ func tryCluster(tb testing.TB, n int, o NATSOptions, root string) ([]*NATSServer
 	for i, p := range ports {
 		o.Dir = filepath.Join(root, fmt.Sprintf("n%d", i))
 		s := newNATS(tb, o, fmt.Sprintf("n%d", i))
-		s.routes = fmt.Sprintf("cluster { name: test, host: 127.0.0.1, port: %d, routes: [%s] }\n", p, strings.Join(routes, ", "))
+		s.routes = fmt.Sprintf("cluster { name: test, host: 127.0.0.1, port: %d, no_advertise: %t, routes: [%s] }\n", p, o.NoAdvertise, strings.Join(routes, ", "))
 		servers = append(servers, s)
 	}
 	return servers, startAll(servers)

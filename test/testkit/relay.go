@@ -2,12 +2,15 @@ package testkit
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Relay forwards TCP connections to an address and can cut or stall them, as a bad
-// network does, or send them elsewhere, as a balancer does.
+// network does, or send them elsewhere, as a balancer does: with several addresses
+// each new connection goes to the next one that accepts it.
 type Relay struct {
 	Addr string // where clients connect
 
@@ -15,22 +18,24 @@ type Relay struct {
 	wait   sync.WaitGroup
 
 	mu      sync.Mutex
-	target  string            // guards: where new connections go
-	flow    *sync.Cond        // on mu; signalled when stalled or closed changes
-	conns   map[net.Conn]bool // guards: both ends of every open connection
-	stalled bool              // guards: bytes wait
-	refuse  bool              // guards: new connections are closed at once
-	closed  bool              // guards: the relay has ended
+	targets []string            // guards: where new connections go
+	turn    int                 // guards: which of them is next
+	flow    *sync.Cond          // on mu; signalled when stalled, held or closed changes
+	conns   map[net.Conn]string // guards: both ends of every open connection, and its target
+	stalled bool                // guards: bytes wait
+	held    bool                // guards: bytes from the target wait
+	refuse  bool                // guards: new connections are closed at once
+	closed  bool                // guards: the relay has ended
 }
 
-// NewRelay starts a relay to target, ended with the test.
-func NewRelay(t testing.TB, target string) *Relay {
+// NewRelay starts a relay to one of targets, ended with the test.
+func NewRelay(t testing.TB, targets ...string) *Relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatalf("start a relay to %s: %v", target, err)
+		t.Fatalf("start a relay to %s: %v", targets, err)
 	}
-	r := &Relay{Addr: l.Addr().String(), target: target, listen: l, conns: make(map[net.Conn]bool)}
+	r := &Relay{Addr: l.Addr().String(), targets: targets, listen: l, conns: make(map[net.Conn]string)}
 	r.flow = sync.NewCond(&r.mu)
 	r.wait.Go(r.accept)
 	t.Cleanup(r.close)
@@ -49,27 +54,21 @@ func (r *Relay) accept() {
 
 func (r *Relay) serve(client net.Conn) {
 	defer client.Close()
-	r.mu.Lock()
-	refuse, target := r.refuse || r.closed, r.target
-	r.mu.Unlock()
-	if refuse {
-		return
-	}
-	server, err := net.Dial("tcp", target)
-	if err != nil {
+	server, target := r.dial()
+	if server == nil {
 		return
 	}
 	defer server.Close()
 	r.mu.Lock()
-	if r.refuse || r.closed || r.target != target {
+	if r.refuse || r.closed || !slices.Contains(r.targets, target) {
 		r.mu.Unlock()
 		return
 	}
-	r.conns[client], r.conns[server] = true, true
+	r.conns[client], r.conns[server] = target, target
 	r.mu.Unlock()
 	var both sync.WaitGroup
-	both.Go(func() { r.copy(server, client) })
-	r.copy(client, server)
+	both.Go(func() { r.copy(server, client, false) })
+	r.copy(client, server, true)
 	both.Wait()
 	r.mu.Lock()
 	delete(r.conns, client)
@@ -77,15 +76,33 @@ func (r *Relay) serve(client net.Conn) {
 	r.mu.Unlock()
 }
 
+// dial connects to the next target that accepts; nil if none does.
+func (r *Relay) dial() (net.Conn, string) {
+	r.mu.Lock()
+	targets, turn := slices.Clone(r.targets), r.turn
+	r.turn++
+	if r.refuse || r.closed {
+		targets = nil
+	}
+	r.mu.Unlock()
+	for i := range targets {
+		target := targets[(turn+i)%len(targets)]
+		if c, err := net.DialTimeout("tcp", target, 5*time.Second); err == nil {
+			return c, target
+		}
+	}
+	return nil, ""
+}
+
 // copy moves bytes until either side ends, then ends both.
-func (r *Relay) copy(to, from net.Conn) {
+func (r *Relay) copy(to, from net.Conn, answers bool) {
 	defer to.Close()
 	defer from.Close()
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
 		r.mu.Lock()
-		for r.stalled && !r.closed {
+		for (r.stalled || r.held && answers) && !r.closed {
 			r.flow.Wait()
 		}
 		r.mu.Unlock()
@@ -107,12 +124,29 @@ func (r *Relay) Cut() {
 	}
 }
 
+// CutTo closes the connections to one target.
+func (r *Relay) CutTo(target string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c, to := range r.conns {
+		if to == target {
+			c.Close()
+		}
+	}
+}
+
 // Aim sends new connections to another address and closes those that there are.
 func (r *Relay) Aim(target string) {
-	r.mu.Lock()
-	r.target = target
-	r.mu.Unlock()
+	r.Spread(target)
 	r.Cut()
+}
+
+// Spread sends new connections to these addresses in turn. Those that there are
+// stay where they are.
+func (r *Relay) Spread(targets ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.targets = targets
 }
 
 // Refuse closes every connection, and new ones at once, until Accept.
@@ -137,11 +171,19 @@ func (r *Relay) Stall() {
 	r.stalled = true
 }
 
-// Flow ends Stall.
+// StallAnswers holds back what comes from the target, until Flow: what is sent to
+// it arrives and its acknowledgements do not. Cut then loses them for ever.
+func (r *Relay) StallAnswers() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = true
+}
+
+// Flow ends Stall and StallAnswers.
 func (r *Relay) Flow() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stalled = false
+	r.stalled, r.held = false, false
 	r.flow.Broadcast()
 }
 

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -24,23 +25,40 @@ var build = sync.OnceValues(func() (string, error) {
 	if bin := os.Getenv("STREAM_BIN"); bin != "" {
 		return filepath.Abs(bin)
 	}
+	return compile("stream")
+})
+
+var buildKillable = sync.OnceValues(func() (string, error) { return compile("stream-killpoints", "-tags", "killpoints") })
+
+// compile builds stream into the cache under a name.
+func compile(name string, flags ...string) (string, error) {
 	dir := filepath.Join(Cache(), "bin")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	// Built beside the target and renamed, since another test process may be
 	// running the old one.
-	bin := filepath.Join(dir, "stream")
+	bin := filepath.Join(dir, name)
 	tmp := fmt.Sprintf("%s.%d", bin, os.Getpid())
 	defer os.Remove(tmp)
-	cmd := exec.Command("go", "build", "-o", tmp, ".")
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", tmp}, flags, []string{"."})...)
 	cmd.Dir = Root()
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build stream: %w\n%s", err, out)
+		return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
 	}
 	return bin, os.Rename(tmp, bin)
-})
+}
+
+// KillableBinary is Binary with utils/killpoint compiled in.
+func KillableBinary(t testing.TB) string {
+	t.Helper()
+	bin, err := buildKillable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}
 
 // Binary builds the stream binary, once per test process, and returns its
 // path. STREAM_BIN names a binary to use instead.

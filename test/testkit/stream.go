@@ -24,6 +24,8 @@ type Options struct {
 	Args, Env []string
 	// Addr is where Kafka's clients connect; empty means a free port.
 	Addr string
+	// Binary is the path of another build than Binary's.
+	Binary string
 	// ReadyLimit bounds the time until /readyz answers 200; 0 means 20 s.
 	ReadyLimit time.Duration
 }
@@ -40,6 +42,14 @@ type Stream struct {
 // Start builds stream, starts it on free ports and returns when it is ready.
 func Start(t testing.TB, o Options) *Stream {
 	t.Helper()
+	s := Prepare(t, o)
+	s.Restart(t)
+	return s
+}
+
+// Prepare is Start without the start: Launch or Restart follows.
+func Prepare(t testing.TB, o Options) *Stream {
+	t.Helper()
 	if o.DataDir == "" && o.PubsubURL == "" {
 		o.DataDir = t.TempDir()
 	}
@@ -49,9 +59,7 @@ func Start(t testing.TB, o Options) *Stream {
 	if o.Addr == "" {
 		o.Addr = FreeAddr(t)
 	}
-	s := &Stream{options: o, Addr: o.Addr, Admin: "http://" + FreeAddr(t)}
-	s.Restart(t)
-	return s
+	return &Stream{options: o, Addr: o.Addr, Admin: "http://" + FreeAddr(t)}
 }
 
 // Args are the flags of the process.
@@ -70,7 +78,11 @@ func (s *Stream) Args() []string {
 // Launch starts the process again on the same ports without waiting for it.
 func (s *Stream) Launch(t testing.TB) {
 	t.Helper()
-	s.process = StartProcess(t, Command{Name: "stream", Path: Binary(t), Args: s.Args(), Env: s.options.Env})
+	bin := s.options.Binary
+	if bin == "" {
+		bin = Binary(t)
+	}
+	s.process = StartProcess(t, Command{Name: "stream", Path: bin, Args: s.Args(), Env: s.options.Env})
 }
 
 // Restart starts the process again on the same ports and waits for /readyz.
