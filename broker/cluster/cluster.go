@@ -40,9 +40,14 @@ type Cluster struct {
 	asked    map[string]time.Time // lives that the watch never showed: first asked about
 	settled  time.Time            // sending time of the last own renewal that the watch delivered
 	inFlight map[pubsub.Rev]time.Time
+	asking   map[int32]bool // peers that are being asked whether they live
+	draining bool
+	drained  chan struct{} // closed when peers were told that we drain
 	ahead    time.Duration // of our wall clock before the store's, for certain
 	compared bool          // ahead is known
 	changed  chan struct{}
+	kick     chan struct{} // capacity 1: renew now
+	reached  chan struct{} // capacity 1: the watch delivered an own renewal
 
 	// unserve ends answering peers who ask whether we live; set by Join.
 	unserve func()
@@ -62,8 +67,8 @@ func New(cfg Config, deps Deps) *Cluster {
 		cfg: cfg, deps: deps,
 		upSince: time.Now(),
 		peers:   map[int32]*seen{}, lives: map[string]time.Time{}, asked: map[string]time.Time{},
-		inFlight: map[pubsub.Rev]time.Time{},
-		changed:  make(chan struct{}),
+		inFlight: map[pubsub.Rev]time.Time{}, asking: map[int32]bool{},
+		changed: make(chan struct{}), drained: make(chan struct{}), kick: make(chan struct{}, 1), reached: make(chan struct{}, 1),
 	}
 }
 
@@ -166,7 +171,8 @@ func (c *Cluster) Ended(incarnation string) bool {
 
 // Join makes this gateway a member under a node id and returns when its key is
 // written. ErrNodeTaken: the fixed id belongs to a gateway that answers, or
-// that still renews. It waits out a silent holder.
+// that still renews. *ModeError: a gateway of another address mode lives. It
+// waits out who is silent.
 func (c *Cluster) Join(ctx context.Context) error {
 	for {
 		node, expect, err := c.pick(ctx)
@@ -182,7 +188,11 @@ func (c *Cluster) Join(ctx context.Context) error {
 			return fmt.Errorf("serve peers: %w", err)
 		}
 		if err = c.register(ctx, node, expect); err == nil {
-			return nil
+			// Who joined at the same time was not there to be seen before.
+			if err = c.agree(ctx); err == nil {
+				return nil
+			}
+			err = errors.Join(err, c.Leave(ctx))
 		}
 		c.unserve()
 		if !errors.Is(err, pubsub.ErrConflict) {
@@ -197,16 +207,12 @@ func (c *Cluster) Join(ctx context.Context) error {
 // pick chooses a node id and the revision of its key to overwrite.
 func (c *Cluster) pick(ctx context.Context) (int32, pubsub.Rev, error) {
 	keys := map[int32]pubsub.Value{}
-	err := c.deps.Table.Scan(ctx, pubsub.WatchOptions{}, 0, func(v pubsub.Value) error {
-		if p, err := decode(v.Key, nil2json(v)); err == nil {
-			keys[p.Node] = v
-		} else {
-			c.deps.Logger.Warn("unreadable gateway key", "key", v.Key, "error", err)
-		}
-		return nil
-	})
+	if err := c.agree(ctx); err != nil {
+		return 0, 0, err
+	}
+	err := c.scan(ctx, func(p Peer, v pubsub.Value) { keys[p.Node] = v })
 	if err != nil {
-		return 0, 0, fmt.Errorf("read gateways: %w", err)
+		return 0, 0, err
 	}
 	if c.cfg.Node != 0 {
 		rev, err := c.claim(ctx, c.cfg.Node, keys[c.cfg.Node])
@@ -245,39 +251,57 @@ func (c *Cluster) claim(ctx context.Context, node int32, v pubsub.Value) (pubsub
 	if err != nil {
 		return 0, err
 	}
-	if p.State != Alive || c.cfg.Alone {
-		c.remember(p)
-		return v.Rev, nil
-	}
-	alive, err := c.ask(ctx, p)
+	lives, rev, err := c.living(ctx, p, v)
 	switch {
 	case err != nil:
 		return 0, err
-	case alive == yes:
+	case lives:
 		return 0, fmt.Errorf("%w: node %d at %s:%d", ErrNodeTaken, node, p.Host, p.Port)
-	case alive == no:
-		c.remember(p)
-		return v.Rev, nil
 	}
-	// Silent: it may be frozen or cut off. Wait as a peer would.
+	c.remember(p)
+	return rev, nil
+}
+
+// living finds out whether the gateway of a key lives: it answers, or, if it is
+// silent, renews its key within a time-to-live. rev is that of the key of one
+// that does not.
+func (c *Cluster) living(ctx context.Context, p Peer, v pubsub.Value) (lives bool, rev pubsub.Rev, err error) {
+	if p.State != Alive || c.cfg.Alone {
+		return false, v.Rev, nil
+	}
+	alive, err := c.ask(ctx, p)
+	if err != nil || alive != silent {
+		return alive == yes, v.Rev, err
+	}
+	// It may be frozen or cut off. Wait as a peer would.
 	timer := time.NewTimer(c.cfg.TTL)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return false, 0, ctx.Err()
 	case <-timer.C:
 	}
 	now, err := c.deps.Table.Get(ctx, v.Key)
-	switch {
-	case errors.Is(err, pubsub.ErrNotFound):
-		return now.Rev, nil
-	case err != nil:
-		return 0, fmt.Errorf("read gateway %d: %w", node, err)
-	case now.Rev != v.Rev:
-		return 0, fmt.Errorf("%w: node %d at %s:%d renews its key", ErrNodeTaken, node, p.Host, p.Port)
+	if err != nil && !errors.Is(err, pubsub.ErrNotFound) {
+		return false, 0, fmt.Errorf("read gateway %d: %w", p.Node, err)
 	}
-	c.remember(p)
-	return v.Rev, nil
+	return err == nil && now.Rev != v.Rev, now.Rev, nil
+}
+
+// scan reads all keys from the store's leader. Unreadable ones are left out.
+func (c *Cluster) scan(ctx context.Context, each func(Peer, pubsub.Value)) error {
+	err := c.deps.Table.Scan(ctx, pubsub.WatchOptions{}, 0, func(v pubsub.Value) error {
+		if p, err := decode(v.Key, nil2json(v)); err == nil {
+			each(p, v)
+		} else {
+			c.deps.Logger.Warn("unreadable gateway key", "key", v.Key, "error", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read gateways: %w", err)
+	}
+	return nil
 }
 
 // remember notes a life that we are about to end, as seen now.
@@ -324,7 +348,9 @@ func (c *Cluster) subject(node int32) string {
 // register writes the key of a new life.
 func (c *Cluster) register(ctx context.Context, node int32, expect pubsub.Rev) error {
 	id := Identity{Node: node, Incarnation: rand.Text()}
-	r := record{V: recordVersion, Incarnation: id.Incarnation, State: Alive, Host: c.cfg.Host, Port: c.cfg.Port}
+	c.mu.Lock()
+	r := c.recordLocked(id, Alive)
+	c.mu.Unlock()
 	sent := time.Now()
 	rev, err := pubsub.Put(ctx, c.deps.Table, pubsub.Write{Key: keyOf(node), Data: r.encode(), Expect: expect})
 	if err != nil {
@@ -337,9 +363,16 @@ func (c *Cluster) register(ctx context.Context, node int32, expect pubsub.Rev) e
 	}
 	c.self, c.rev, c.sent, c.renewals = id, rev, sent, 0
 	c.inFlight[rev] = sent
+	c.toldLocked(r)
 	c.announceLocked()
 	c.deps.Logger.Info("joined", "node", node, "incarnation", id.Incarnation)
 	return nil
+}
+
+// recordLocked is what we say of ourselves. The caller holds mu.
+func (c *Cluster) recordLocked(id Identity, s State) record {
+	return record{V: recordVersion, Incarnation: id.Incarnation, State: s, Host: c.cfg.Host, Port: c.cfg.Port,
+		Draining: c.draining, Mode: c.cfg.Mode, Formats: &c.cfg.Formats}
 }
 
 func nil2json(v pubsub.Value) []byte {

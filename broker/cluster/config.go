@@ -17,6 +17,10 @@ type Config struct {
 	// Alone says that no other gateway can be alive on this store (embedded
 	// store, whose folder lock this process holds): predecessors are dead.
 	Alone bool
+	// Mode must be that of all gateways that live; default Shared.
+	Mode Mode
+	// Formats that this build knows; default only version 1.
+	Formats Formats
 	// TTL is how long a gateway lives without renewal; default 2 s.
 	TTL time.Duration
 	// Renew is the time between renewals, and how long each may take; 500 ms.
@@ -24,6 +28,12 @@ type Config struct {
 }
 
 func (c *Config) defaults() {
+	if c.Mode == "" {
+		c.Mode = Shared
+	}
+	if c.Formats == (Formats{}) {
+		c.Formats = Formats{1, 1}
+	}
 	if c.TTL == 0 {
 		c.TTL = 2 * time.Second
 	}

@@ -16,6 +16,11 @@ type record struct {
 	State       State  `json:"state"`
 	Host        string `json:"host"`
 	Port        int32  `json:"port"`
+	// Draining is a fact about a gateway that is alive, not a state of its own:
+	// builds that do not know it must go on seeing it alive.
+	Draining bool     `json:"draining,omitempty"`
+	Mode     Mode     `json:"mode,omitempty"`
+	Formats  *Formats `json:"formats,omitempty"`
 	// Renewals makes each renewal's value differ, for people who watch.
 	Renewals uint64 `json:"renewals"`
 }
@@ -38,7 +43,15 @@ func decode(key string, data []byte) (Peer, error) {
 		return Peer{}, fmt.Errorf("gateway %d: %w", node, err)
 	}
 	// A later version still says whether it lives: those fields never change.
-	return Peer{Identity: Identity{int32(node), r.Incarnation}, Host: r.Host, Port: r.Port, State: r.State}, nil
+	p := Peer{Identity: Identity{int32(node), r.Incarnation}, Host: r.Host, Port: r.Port, State: r.State, Draining: r.Draining, Mode: r.Mode}
+	// Builds from before these fields knew one mode and one format.
+	if p.Mode == "" {
+		p.Mode = Shared
+	}
+	if p.Formats = (Formats{1, 1}); r.Formats != nil {
+		p.Formats = *r.Formats
+	}
+	return p, nil
 }
 
 func keyOf(node int32) string { return strconv.FormatInt(int64(node), 10) }

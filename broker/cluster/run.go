@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hanzoai/stream/pubsub"
@@ -28,17 +29,24 @@ func (c *Cluster) Run(ctx context.Context) error {
 		})
 	}()
 	defer func() { <-watch }()
+	var asking sync.WaitGroup
+	defer asking.Wait()
 	defer cancel()
 	tick := time.NewTicker(c.cfg.Renew)
 	defer tick.Stop()
-	for {
-		if err := c.renew(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil
+	for renew := true; ; {
+		if renew {
+			if err := c.renew(ctx); err != nil {
+				if ctx.Err() != nil {
+					return nil
+				}
+				if mode := (*ModeError)(nil); errors.As(err, &mode) {
+					return err
+				}
+				c.deps.Logger.Warn("renewal failed", "error", err)
 			}
-			c.deps.Logger.Warn("renewal failed", "error", err)
 		}
-		c.bury(ctx)
+		renew = true
 		select {
 		case <-ctx.Done():
 			return nil
@@ -49,6 +57,11 @@ func (c *Cluster) Run(ctx context.Context) error {
 			}
 			return fmt.Errorf("watch gateways: %w", err)
 		case <-tick.C:
+		case <-c.kick:
+		case <-c.reached:
+			c.bury(ctx)
+			c.doubt(ctx, &asking)
+			renew = false
 		}
 	}
 }
@@ -68,7 +81,8 @@ func (c *Cluster) renew(ctx context.Context) error {
 	c.mu.Lock()
 	c.renewals++
 	self, rev := c.self, c.rev
-	r := record{V: recordVersion, Incarnation: self.Incarnation, State: Alive, Host: c.cfg.Host, Port: c.cfg.Port, Renewals: c.renewals}
+	r := c.recordLocked(self, Alive)
+	r.Renewals = c.renewals
 	c.mu.Unlock()
 	w := pubsub.Write{Key: keyOf(self.Node), Data: r.encode(), Expect: rev}
 	// The first of several identical sends is the one that may have been
@@ -80,7 +94,7 @@ func (c *Cluster) renew(ctx context.Context) error {
 		cancel()
 		switch {
 		case err == nil:
-			c.renewed(got, first)
+			c.renewed(got, first, r)
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -96,20 +110,24 @@ func (c *Cluster) renew(ctx context.Context) error {
 			return err
 		}
 		if p, derr := decode(w.Key, nil2json(v)); derr == nil && p.Identity == self && p.State == Alive && v.Rev > rev {
-			c.renewed(v.Rev, first)
+			c.renewed(v.Rev, first, r)
 			return nil
 		} else if derr == nil && v.Rev <= rev {
 			// A leader that does not know our own last write yet: no news.
 			return fmt.Errorf("read gateway %d: %w: leader is behind", self.Node, pubsub.ErrUnavailable)
 		}
 		c.deps.Logger.Warn("found dead; beginning a new life", "node", self.Node, "incarnation", self.Incarnation)
-		return c.register(ctx, self.Node, v.Rev)
+		if err := c.register(ctx, self.Node, v.Rev); err != nil {
+			return err
+		}
+		return c.agree(ctx) // with those who came while we were dead
 	}
 }
 
-func (c *Cluster) renewed(rev pubsub.Rev, sent time.Time) {
+func (c *Cluster) renewed(rev pubsub.Rev, sent time.Time, r record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.toldLocked(r)
 	if rev > c.rev {
 		c.rev = rev
 	}
@@ -160,8 +178,12 @@ func (c *Cluster) observe(v pubsub.Value) {
 				s.since = sent
 			}
 		}
+		select {
+		case c.reached <- struct{}{}:
+		default:
+		}
 	}
-	if old == nil || old.Identity != p.Identity || old.State != p.State {
+	if old == nil || old.Peer != p { // doubt of it has ended, too
 		c.announceLocked()
 	}
 }
@@ -199,8 +221,8 @@ func (c *Cluster) Leave(ctx context.Context) error {
 	c.mu.Lock()
 	self, rev := c.self, c.rev
 	c.sent = time.Time{} // never fresh again
+	r := c.recordLocked(self, Gone)
 	c.mu.Unlock()
-	r := record{V: recordVersion, Incarnation: self.Incarnation, State: Gone, Host: c.cfg.Host, Port: c.cfg.Port}
 	for range 2 {
 		_, err := pubsub.Put(ctx, c.deps.Table, pubsub.Write{Key: keyOf(self.Node), Data: r.encode(), Expect: rev})
 		if !errors.Is(err, pubsub.ErrConflict) {

@@ -12,7 +12,35 @@ type Peer struct {
 	Host  string
 	Port  int32
 	State State
+	// Draining is set while a gateway that lives prepares to leave: nothing new
+	// should go to it.
+	Draining bool
+	// Suspect is this gateway's own guess that a peer is gone before that is
+	// written: it missed a renewal and does not answer. Only hints may follow it.
+	Suspect bool
+	// Mode is how clients reach the gateways, the same for all that live.
+	Mode Mode
+	// Formats are what it can read of the store.
+	Formats Formats
 }
+
+// Mode is how clients reach the gateways of a cluster.
+type Mode string
+
+// The address modes.
+const (
+	Shared     Mode = "shared"      // one address for all, one broker in Metadata
+	PerGateway Mode = "per-gateway" // each gateway is a broker with its own address
+)
+
+// Formats is a range of versions of what is stored, both ends included.
+type Formats struct {
+	Oldest int `json:"oldest"`
+	Newest int `json:"newest"`
+}
+
+// Knows reports whether v lies in the range.
+func (f Formats) Knows(v int) bool { return f.Oldest <= v && v <= f.Newest }
 
 // State of a gateway's key. Only a written state counts; silence is none.
 type State string
