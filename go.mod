@@ -3,6 +3,7 @@ module github.com/hanzoai/stream
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/eapache/go-xerial-snappy v0.0.0-20230731223053-c322873962e3
 	github.com/google/go-cmp v0.7.0
 	github.com/klauspost/compress v1.20.4
