@@ -71,7 +71,8 @@ type Store interface {
 	Table(ctx context.Context, c TableConfig) (Table, error)
 
 	// Serve answers requests of other processes on a subject, each in a
-	// goroutine of its own. cancel waits for running handlers.
+	// goroutine of its own, and at least 10,000 at a time. cancel waits for
+	// running handlers.
 	Serve(subject string, fn func(ctx context.Context, request []byte) []byte) (cancel func(), err error)
 	// Request asks whoever serves the subject. ErrNotFound: nobody does (no
 	// responders). ErrOutcomeUnknown: no answer before ctx ended.

@@ -49,8 +49,11 @@ type Cluster struct {
 	kick     chan struct{} // capacity 1: renew now
 	reached  chan struct{} // capacity 1: the watch delivered an own renewal
 
-	// unserve ends answering peers who ask whether we live; set by Join.
+	// unserve ends answering peers, who ask whether we live or make calls; set by
+	// Join.
 	unserve func()
+	caller  *caller
+	desk    *desk
 }
 
 // seen is a peer's key in the watch.
@@ -63,13 +66,15 @@ type seen struct {
 // New makes a Cluster that is not a member yet.
 func New(cfg Config, deps Deps) *Cluster {
 	cfg.defaults()
-	return &Cluster{
+	c := &Cluster{
 		cfg: cfg, deps: deps,
 		upSince: time.Now(),
 		peers:   map[int32]*seen{}, lives: map[string]time.Time{}, asked: map[string]time.Time{},
 		inFlight: map[pubsub.Rev]time.Time{}, asking: map[int32]bool{},
 		changed: make(chan struct{}), drained: make(chan struct{}), kick: make(chan struct{}, 1), reached: make(chan struct{}, 1),
 	}
+	c.caller, c.desk = newCaller(c), newDesk(c)
+	return c
 }
 
 // Self is this gateway's present life.
@@ -181,10 +186,7 @@ func (c *Cluster) Join(ctx context.Context) error {
 		}
 		// Answer before the key is written, or who comes next finds a key
 		// without anyone behind it.
-		c.unserve, err = c.deps.Store.Serve(c.subject(node), func(context.Context, []byte) []byte {
-			return []byte(c.Self().Incarnation)
-		})
-		if err != nil {
+		if err = c.serve(node); err != nil {
 			return fmt.Errorf("serve peers: %w", err)
 		}
 		if err = c.register(ctx, node, expect); err == nil {
@@ -202,6 +204,23 @@ func (c *Cluster) Join(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// serve answers peers under a node id.
+func (c *Cluster) serve(node int32) error {
+	life, err := c.deps.Store.Serve(c.subject(node), func(context.Context, []byte) []byte {
+		return []byte(c.Self().Incarnation)
+	})
+	if err != nil {
+		return err
+	}
+	calls, err := c.desk.open(node)
+	if err != nil {
+		life()
+		return err
+	}
+	c.unserve = func() { calls(); life() }
+	return nil
 }
 
 // pick chooses a node id and the revision of its key to overwrite.

@@ -26,7 +26,12 @@ type gateway struct {
 
 func start(t *testing.T, srv *memory.Server, cfg Config) *gateway {
 	t.Helper()
-	g, err := join(t, srv, cfg)
+	return startWith(t, srv, cfg, memory.Faults{})
+}
+
+func startWith(t *testing.T, srv *memory.Server, cfg Config, faults memory.Faults) *gateway {
+	t.Helper()
+	g, err := joinWith(t, srv, cfg, faults)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +40,12 @@ func start(t *testing.T, srv *memory.Server, cfg Config) *gateway {
 
 func join(t *testing.T, srv *memory.Server, cfg Config) (*gateway, error) {
 	t.Helper()
-	store := srv.Client(memory.Faults{})
+	return joinWith(t, srv, cfg, memory.Faults{})
+}
+
+func joinWith(t *testing.T, srv *memory.Server, cfg Config, faults memory.Faults) (*gateway, error) {
+	t.Helper()
+	store := srv.Client(faults)
 	table, err := store.Table(t.Context(), pubsub.TableConfig{Name: "kafka-gateways", Replicas: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -60,14 +60,15 @@ func request(t *testing.T, s pubsub.Store) {
 	wantErr(t, "Request after cancel", err, pubsub.ErrNotFound)
 }
 
-// requestConcurrent: a handler that waits holds up no other request.
+// requestConcurrent: handlers that wait, many of them, hold up no other request.
 func requestConcurrent(t *testing.T, s pubsub.Store) {
 	ctx := timeout(t)
 	subject := "ct." + unique("req")
-	release := make(chan struct{})
+	release, began := make(chan struct{}), make(chan struct{})
 	var free sync.Once
 	cancel, err := s.Serve(subject, func(_ context.Context, request []byte) []byte {
 		if string(request) == "wait" {
+			began <- struct{}{}
 			<-release
 		}
 		return request
@@ -75,11 +76,17 @@ func requestConcurrent(t *testing.T, s pubsub.Store) {
 	noErr(t, "Serve", err)
 	defer cancel()
 	defer free.Do(func() { close(release) })
-	slow := make(chan error, 1)
-	go func() {
-		_, err := s.Request(ctx, subject, []byte("wait"))
-		slow <- err
-	}()
+	const waiting = 1500
+	slow := make(chan error, waiting)
+	for range waiting {
+		go func() {
+			_, err := s.Request(ctx, subject, []byte("wait"))
+			slow <- err
+		}()
+	}
+	for range waiting {
+		receive(t, "a request that waits", began)
+	}
 	for i := range 10 {
 		q := fmt.Sprint(i)
 		if a, err := s.Request(ctx, subject, []byte(q)); err != nil || string(a) != q {
@@ -87,7 +94,9 @@ func requestConcurrent(t *testing.T, s pubsub.Store) {
 		}
 	}
 	free.Do(func() { close(release) })
-	noErr(t, "the request that waited", receive(t, "the slow answer", slow))
+	for range waiting {
+		noErr(t, "a request that waited", receive(t, "its answer", slow))
+	}
 }
 
 func requestUnanswered(t *testing.T, s pubsub.Store) {

@@ -214,8 +214,9 @@ type serve struct {
 }
 
 // maxHandlers bounds the concurrent handlers of one served subject; beyond it
-// requests wait in the subscription.
-const maxHandlers = 1024
+// requests wait in the subscription. A handler may wait for minutes, so whoever
+// serves such requests bounds them below this.
+const maxHandlers = 16 << 10
 
 // Serve implements pubsub.Store. The handler's ctx ends with cancel and Close.
 func (st *Store) Serve(subject string, fn func(ctx context.Context, request []byte) []byte) (func(), error) {
