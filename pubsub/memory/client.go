@@ -23,6 +23,8 @@ type Client struct {
 	closed  bool
 	broken  chan struct{} // closed when the connection breaks; new with each connection
 	frozen  chan struct{} // not nil while frozen; closed by Thaw
+	apart   chan struct{} // not nil while isolated; closed by Rejoin
+	pending []func()      // writes under way while isolated, in order
 	follows []*follow
 	watches []*watch
 	onConn  []func(bool)
@@ -84,6 +86,7 @@ func (c *Client) connect(up bool) {
 		c.restartLocked("")
 	} else {
 		close(c.broken)
+		c.pending = nil
 	}
 	fns := slices.Clone(c.onConn)
 	s.mu.Unlock()
@@ -130,40 +133,54 @@ func (c *Client) Thaw() {
 	}
 }
 
-// thawed waits while the client is frozen.
+// thawed waits while the client is frozen or isolated.
 func (c *Client) thawed(ctx context.Context) error {
 	for {
 		c.server.mu.Lock()
-		frozen := c.frozen
+		held := c.heldLocked()
 		c.server.mu.Unlock()
-		if frozen == nil {
+		if held == nil {
 			return nil
 		}
 		select {
-		case <-frozen:
+		case <-held:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
+// heldLocked is closed when what holds the client back may be over; nil: nothing
+// does.
+func (c *Client) heldLocked() <-chan struct{} {
+	if c.frozen != nil {
+		return c.frozen
+	}
+	return c.apart
+}
+
 // ready is passed before anything is sent.
 func (c *Client) ready(ctx context.Context) error {
-	if err := c.thawed(ctx); err != nil {
-		return err
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		c.server.mu.Lock()
+		frozen, closed, up := c.frozen, c.closed, c.up
+		c.server.mu.Unlock()
+		switch {
+		case frozen == nil && closed:
+			return errClosed
+		case frozen == nil && !up:
+			return unavailable(errDisconnected)
+		case frozen == nil:
+			return nil
+		}
+		select {
+		case <-frozen:
+		case <-ctx.Done():
+		}
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
-	switch {
-	case c.closed:
-		return errClosed
-	case !c.up:
-		return unavailable(errDisconnected)
-	}
-	return nil
 }
 
 // life is closed when the present connection breaks.
@@ -199,6 +216,7 @@ func (c *Client) Close() {
 		close(c.frozen)
 		c.frozen = nil
 	}
+	c.rejoinLocked()
 	for _, f := range c.follows {
 		f.endLocked()
 	}

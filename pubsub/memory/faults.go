@@ -92,6 +92,9 @@ type Faults struct {
 
 	// News reports whether this client misses the news of an append.
 	News func(log string, m pubsub.Message) (lost bool)
+	// Watch is how much later changes of a table reach this client's scans and
+	// watches.
+	Watch func(table string) time.Duration
 }
 
 func writeFault(hook func(Op) WriteFault, op Op) WriteFault {
@@ -138,9 +141,16 @@ func (c *Client) write(ctx context.Context, f WriteFault, do func() (uint64, err
 	if err := c.ready(ctx); err != nil {
 		return 0, err
 	}
+	if f.Err == nil && !f.Drop && c.swallowed(func() { _, _ = do() }) {
+		if err := c.heard(ctx); err != nil {
+			return 0, unknown(err)
+		}
+		// It arrived with Rejoin; its answer did not come back.
+		return 0, unknown(nil)
+	}
 	if f == (WriteFault{}) {
 		n, err := do()
-		if gerr := c.thawed(ctx); gerr != nil {
+		if gerr := c.heard(ctx); gerr != nil {
 			return 0, unknown(gerr)
 		}
 		return n, err
@@ -181,7 +191,7 @@ func (c *Client) write(ctx context.Context, f WriteFault, do func() (uint64, err
 	if err := c.sleep(ctx, f.After); err != nil || f.LoseAck {
 		return 0, unknown(err)
 	}
-	if err := c.thawed(ctx); err != nil {
+	if err := c.heard(ctx); err != nil {
 		return 0, unknown(err)
 	}
 	return o.n, o.err
@@ -199,6 +209,9 @@ func (c *Client) read(ctx context.Context, f ReadFault) error {
 		if err := c.ready(ctx); err != nil {
 			return err
 		}
+	}
+	if err := c.heard(ctx); err != nil {
+		return unavailable(err)
 	}
 	return f.Err
 }

@@ -253,17 +253,17 @@ func (f *follow) run() {
 	s := f.client.server
 	for range f.signal {
 		s.mu.Lock()
-		queue, ended, frozen := f.queue, f.ended, f.client.frozen
-		if frozen == nil {
+		queue, ended, held := f.queue, f.ended, f.client.heldLocked()
+		if held == nil {
 			f.queue = nil
 		}
 		s.mu.Unlock()
 		if ended {
 			return
 		}
-		if frozen != nil {
+		if held != nil {
 			select {
-			case <-frozen: // closed by Thaw and by Close
+			case <-held: // closed by Thaw, Rejoin and Close
 			case <-f.signal: // perhaps cancelled
 			}
 			f.wake()

@@ -56,6 +56,9 @@ func (c *Client) Request(ctx context.Context, subject string, request []byte) ([
 	if f.Err != nil {
 		return nil, fmt.Errorf("request %s: %w", subject, f.Err)
 	}
+	if err := c.thawed(ctx); err != nil {
+		return nil, fmt.Errorf("request %s: %w", subject, unknown(err))
+	}
 	answer := make(chan []byte, 1)
 	if !f.Drop && !c.server.ask(subject, slices.Clone(request), answer) {
 		return nil, fmt.Errorf("request %s: %w", subject, pubsub.ErrNotFound)

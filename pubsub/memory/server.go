@@ -18,6 +18,8 @@ type Config struct {
 	MaxPayload  int              // bytes of one message with headers; 0: 8 MiB
 	MaxReplicas int              // 0: 1
 	Version     string           // NATS version it claims; "": 2.15.2
+	// Timeout is how long an isolated client's calls wait for an answer; 0: 5 s.
+	Timeout time.Duration
 	// Remember keeps what Trim removes for History.
 	Remember bool
 }
@@ -44,6 +46,9 @@ func NewServer(c Config) *Server {
 	}
 	if c.MaxPayload == 0 {
 		c.MaxPayload = 8 << 20
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 5 * time.Second
 	}
 	c.MaxReplicas = max(c.MaxReplicas, 1)
 	if c.Version == "" {

@@ -316,6 +316,9 @@ func (h *handle) follow(ctx context.Context, o pubsub.WatchOptions, survives boo
 			return fmt.Errorf("watch %s: %w", h.name, unavailable(errDisconnected))
 		case <-w.signal:
 		}
+		if lag := c.faults.Watch; lag != nil {
+			_ = c.sleep(ctx, lag(h.name)) // a connection that breaks starts it over
+		}
 		if c.thawed(ctx) != nil {
 			return nil
 		}
