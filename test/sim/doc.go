@@ -1,13 +1,13 @@
-// Package sim runs one to three partition hosts over one memory server, in
-// virtual time, with whatever can go wrong between them and the store:
-// conflicts, lost and late acknowledgements, refused and slow writes, stale,
-// short and failing reads, lost news, broken connections, frozen processes,
-// kills. It checks what may never happen: an offset given twice, an acknowledged
-// record lost, an idempotent record twice or out of order, something visible
-// before it is stored, a hole.
+// Package sim has what the simulations below it share: seeds from the
+// environment, and a weather that decides what goes wrong at the store. They run
+// in virtual time over pubsub/memory, and differ in what they run:
+//
+//   - partition: one to three partition hosts on one log, with every fault that
+//     an append or a read can meet;
+//   - gateway: one to five whole gateways, with topics, groups and membership,
+//     under clients that do what real ones do.
 //
 // A run follows from its seed as far as the scheduler allows. SIM_SEEDS sets how
-// many seeds are run, SIM_SEED runs one. A failing run prints its seed.
-//
-// Start reading at sim_test.go (actors and checks), then faults_test.go.
+// many seeds are run, SIM_FIRST the first of them; SIM_SEED runs one, SIM_REPEAT
+// times; SIM_TRACE=1 prints what happens. A failing run prints its seed.
 package sim

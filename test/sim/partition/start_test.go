@@ -1,4 +1,4 @@
-package sim
+package partition
 
 import (
 	"context"
@@ -9,12 +9,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/hanzoai/stream/broker/partition"
+	"github.com/hanzoai/stream/test/sim"
 	"github.com/hanzoai/stream/types"
 )
 
 // purges chooses what lets go of records in this run: nothing, DeleteRecords,
 // retention by size or by time.
-func (s *sim) purges(kind int) {
+func (s *run) purges(kind int) {
 	switch kind {
 	case 1:
 		s.asked = 0
@@ -27,7 +28,7 @@ func (s *sim) purges(kind int) {
 }
 
 // deleters starts the actors that let go of records.
-func (s *sim) deleters(actor func(n uint64, fn func(r *rand.Rand))) {
+func (s *run) deleters(actor func(n uint64, fn func(r *rand.Rand))) {
 	for i := range s.rng.IntN(3) {
 		switch s.kind {
 		case 1:
@@ -39,8 +40,8 @@ func (s *sim) deleters(actor func(n uint64, fn func(r *rand.Rand))) {
 }
 
 // deleter deletes records, up to what was shown or to the end.
-func (s *sim) deleter(r *rand.Rand) {
-	for !over(s.ended) {
+func (s *run) deleter(r *rand.Rand) {
+	for !sim.Over(s.ended) {
 		s.mu.Lock()
 		to := types.Offset(r.Int64N(int64(s.acked) + 1))
 		if r.IntN(4) > 0 { // mostly near the present start
@@ -58,7 +59,7 @@ func (s *sim) deleter(r *rand.Rand) {
 			s.asked = 1 << 62 // to whatever the end is
 			s.mu.Unlock()
 		}
-		ctx, stop := context.WithTimeout(context.Background(), ms(r, 10_000))
+		ctx, stop := context.WithTimeout(context.Background(), sim.Millis(r, 10_000))
 		start, err := p.DeleteRecords(ctx, want)
 		stop()
 		s.trace("delete up to %d: log start %d, %v", want, start, err)
@@ -72,13 +73,13 @@ func (s *sim) deleter(r *rand.Rand) {
 			s.deleted = max(s.deleted, start)
 			s.mu.Unlock()
 		}
-		pause(s.ended, ms(r, 1500))
+		sim.Pause(s.ended, sim.Millis(r, 1500))
 	}
 }
 
 // retainer is the cleaner's pass; there may be two of them.
-func (s *sim) retainer(r *rand.Rand) {
-	for !over(s.ended) {
+func (s *run) retainer(r *rand.Rand) {
+	for !sim.Over(s.ended) {
 		p, c := s.seat(r).now()
 		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 		if b, err := c.Log(logName, subject).Bounds(ctx); err == nil {
@@ -86,13 +87,13 @@ func (s *sim) retainer(r *rand.Rand) {
 			s.trace("retention: %v", err)
 		}
 		stop()
-		pause(s.ended, ms(r, 2000))
+		sim.Pause(s.ended, sim.Millis(r, 2000))
 	}
 }
 
 // earliest asks for the log start until it is told, -1 once done is closed. It
 // never goes back behind what was answered before the question.
-func (s *sim) earliest(p *partition.Partition, done chan struct{}) types.Offset {
+func (s *run) earliest(p *partition.Partition, done chan struct{}) types.Offset {
 	for deadline := time.Now().Add(time.Minute); ; {
 		s.mu.Lock()
 		least := s.deleted
@@ -109,7 +110,7 @@ func (s *sim) earliest(p *partition.Partition, done chan struct{}) types.Offset 
 			s.mu.Unlock()
 			return a.Offset
 		}
-		if done != nil && over(done) {
+		if done != nil && sim.Over(done) {
 			return types.NoOffset
 		}
 		if time.Now().After(deadline) {
@@ -121,7 +122,7 @@ func (s *sim) earliest(p *partition.Partition, done chan struct{}) types.Offset 
 }
 
 // verifyStart checks where the log starts at the end of a run.
-func (s *sim) verifyStart(start, end types.Offset) {
+func (s *run) verifyStart(start, end types.Offset) {
 	s.mu.Lock()
 	deleted, asked := s.deleted, s.asked
 	s.mu.Unlock()

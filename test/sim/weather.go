@@ -9,8 +9,9 @@ import (
 	"github.com/hanzoai/stream/pubsub/memory"
 )
 
-// weather decides about faults. It can be calmed for the end of a run.
-type weather struct {
+// Weather decides about the faults of clients of a store. It can be calmed for the
+// end of a run. Safe for concurrent use.
+type Weather struct {
 	mu    sync.Mutex // guards: rng
 	rng   *rand.Rand
 	rate  float64 // probability of a fault per call
@@ -18,28 +19,33 @@ type weather struct {
 	lying bool // leaders deny the newest messages (only on replicated logs)
 }
 
-func (w *weather) roll() (r *rand.Rand, fault bool, unlock func()) {
+// NewWeather makes a weather with a probability of a fault per call.
+func NewWeather(r *rand.Rand, rate float64) *Weather { return &Weather{rng: r, rate: rate} }
+
+// Rate is the probability of a fault per call.
+func (w *Weather) Rate() float64 { return w.rate }
+
+func (w *Weather) roll() (r *rand.Rand, fault bool, unlock func()) {
 	w.mu.Lock()
 	return w.rng, !w.calm && w.rng.Float64() < w.rate, w.mu.Unlock
 }
 
-func (w *weather) clear() {
+// Clear ends all faults for good.
+func (w *Weather) Clear() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calm, w.lying = true, false
 }
 
-func (w *weather) lie(on bool) {
+// Lie lets leaders deny the newest messages, as one does that woke from a freeze:
+// for less than a second, and only of logs with several replicas.
+func (w *Weather) Lie(on bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lying = on && !w.calm
 }
 
-func ms(r *rand.Rand, most int) time.Duration {
-	return time.Duration(1+r.IntN(most)) * time.Millisecond
-}
-
-func (w *weather) write(memory.Op) (f memory.WriteFault) {
+func (w *Weather) write(memory.Op) (f memory.WriteFault) {
 	r, fault, unlock := w.roll()
 	defer unlock()
 	// Every round trip takes a moment, so that things overlap.
@@ -57,16 +63,16 @@ func (w *weather) write(memory.Op) (f memory.WriteFault) {
 	case 3, 4:
 		f.LoseAck = true
 	case 5:
-		f.Late = ms(r, 3000)
+		f.Late = Millis(r, 3000)
 	case 6:
-		f.Before = ms(r, 60)
+		f.Before = Millis(r, 60)
 	case 7:
-		f.After = ms(r, 7000) // beyond the ack timeout at times
+		f.After = Millis(r, 7000) // beyond the ack timeout at times
 	}
 	return f
 }
 
-func (w *weather) replica(memory.Op) (f memory.ReadFault) {
+func (w *Weather) replica(memory.Op) (f memory.ReadFault) {
 	r, fault, unlock := w.roll()
 	defer unlock()
 	f.Delay = time.Duration(r.IntN(500)) * time.Microsecond
@@ -77,7 +83,7 @@ func (w *weather) replica(memory.Op) (f memory.ReadFault) {
 	case 0:
 		f.Err = pubsub.ErrUnavailable
 	case 1:
-		f.Delay = ms(r, 1000)
+		f.Delay = Millis(r, 1000)
 	case 2:
 		f.Behind = 1 + uint64(r.IntN(3))
 	case 3:
@@ -86,7 +92,7 @@ func (w *weather) replica(memory.Op) (f memory.ReadFault) {
 	return f
 }
 
-func (w *weather) leader(op memory.Op) (f memory.ReadFault) {
+func (w *Weather) leader(op memory.Op) (f memory.ReadFault) {
 	f = w.replica(op)
 	f.Behind = 0
 	w.mu.Lock()
@@ -97,19 +103,20 @@ func (w *weather) leader(op memory.Op) (f memory.ReadFault) {
 	return f
 }
 
-func (w *weather) table(op memory.Op) (f memory.ReadFault) {
+func (w *Weather) table(op memory.Op) (f memory.ReadFault) {
 	f = w.replica(op)
 	f.Behind, f.Short = 0, 0
 	return f
 }
 
-func (w *weather) news(string, pubsub.Message) bool {
+func (w *Weather) news(string, pubsub.Message) bool {
 	_, fault, unlock := w.roll()
 	defer unlock()
 	return fault
 }
 
-func (w *weather) faults() memory.Faults {
+// Faults are the hooks of a client of this weather.
+func (w *Weather) Faults() memory.Faults {
 	return memory.Faults{
 		Append: w.write, Set: w.write, Trim: w.write,
 		Read: w.replica, Get: w.leader, Bounds: w.leader, Headers: w.leader,
