@@ -51,7 +51,7 @@ func reachable(l net.Listener, host string) string {
 }
 
 // openWarnings names the sockets that others can reach without a login.
-func openWarnings(kafka, http []net.Listener, nats string) []string {
+func openWarnings(kafka, http []net.Listener, nats, cluster string) []string {
 	var ws []string
 	for _, k := range []struct {
 		what, key string
@@ -63,9 +63,13 @@ func openWarnings(kafka, http []net.Listener, nats string) []string {
 			}
 		}
 	}
-	if host, _, err := net.SplitHostPort(nats); err == nil {
-		if ip := net.ParseIP(host); host == "" || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			ws = append(ws, fmt.Sprintf("NATS on %s is open to the network without login: whoever reaches it can read and destroy everything", nats))
+	for _, k := range []struct{ what, addr, without string }{
+		{"NATS", nats, "login"}, {"the cluster's port", cluster, "--cluster-secret-file"},
+	} {
+		if host, _, err := net.SplitHostPort(k.addr); err == nil {
+			if ip := net.ParseIP(host); host == "" || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+				ws = append(ws, fmt.Sprintf("%s on %s is open to the network without %s: whoever reaches it can read and destroy everything", k.what, k.addr, k.without))
+			}
 		}
 	}
 	return ws

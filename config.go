@@ -38,9 +38,15 @@ type config struct {
 	Sync       syncMode `key:"sync" default:"always" show:"plain" doc:"When stored data is flushed to the disk: always (before a record is acknowledged) or an interval such as 10s. With an external NATS server it states what that server is set to."`
 	NATSListen string   `key:"nats-listen" show:"plain" doc:"host:port on which the embedded server takes NATS clients. Empty: nobody else reaches it."`
 
+	ClusterListen     string         `key:"cluster-listen" show:"plain" group:"Store: cluster of embedded NATS" doc:"host:port on which the other nodes of a cluster meet this one (NATS routes). With cluster-peers, 3 or 5 servers keep copies of everything: any one of 3, any two of 5 may be gone."`
+	ClusterPeers      []string       `key:"cluster-peers" show:"plain" doc:"cluster-listen addresses of all nodes as they reach each other, comma separated, the same on every node; its own may be left out."`
+	ClusterName       string         `key:"cluster-name" default:"stream" show:"plain" doc:"Name of the cluster, the same on every node; nodes of another one are turned away."`
+	ClusterSecret     logging.Secret `key:"cluster-secret" noflag:"true" doc:"What nodes show each other, the same on every node; without it whoever reaches cluster-listen can join, read and destroy everything. Never on the command line: set the variable, or use cluster-secret-file. Routes are not encrypted."`
+	ClusterSecretFile string         `key:"cluster-secret-file" show:"plain" doc:"File with the cluster-secret."`
+
 	Prefix        string `key:"prefix" default:"kafka" show:"plain" group:"Store: layout" doc:"Prefix of streams, subjects and buckets (1 to 30 of A-Z, a-z, 0-9 and _): several Kafka clusters can share one NATS account."`
 	Storage       string `key:"storage" default:"file" oneof:"file memory" show:"plain" doc:"Storage of new streams."`
-	Replicas      int    `key:"replicas" default:"1" range:"1..5" show:"plain" kafka:"default.replication.factor" doc:"Replicas of new streams unless the client asks for a number."`
+	Replicas      int    `key:"replicas" default:"1" range:"1..5" show:"plain" kafka:"default.replication.factor" doc:"Replicas of new streams unless the client asks for a number. In a cluster of embedded servers 3 unless given."`
 	ClampReplicas bool   `key:"clamp-replication" default:"false" show:"plain" doc:"Give a topic as many replicas as NATS can, instead of refusing more with INVALID_REPLICATION_FACTOR."`
 	MaxPartitions int    `key:"max.partitions" default:"10000" range:"1..1000000" show:"plain" doc:"Most partitions of all topics together. Creating more answers INVALID_PARTITIONS."`
 

@@ -58,20 +58,21 @@ func (l *loaded) validate() {
 				l.problem("%s: a login is only for an external NATS server: set pubsub-url too", key)
 			}
 		}
-		if l.Replicas > 1 && !l.ClampReplicas {
-			l.problem("replicas: %d, but the embedded NATS server is a single one: use 1, clamp-replication, or pubsub-url with a cluster", l.Replicas)
+		if l.Replicas > 1 && !l.ClampReplicas && !l.clustered() {
+			l.problem("replicas: %d, but the embedded NATS server is a single one: use 1, clamp-replication, cluster-peers, or pubsub-url with a cluster", l.Replicas)
 		}
 		if l.NATSListen != "" {
 			if _, _, err := splitHostPort(l.NATSListen); err != nil {
 				l.problem("nats-listen: %v", err)
 			}
 		}
-		if l.DataDir == "" && l.Storage == "file" {
+		if l.DataDir == "" && (l.Storage == "file" || l.clustered()) {
 			if l.DataDir = defaultDataDir(l.getenv); l.DataDir == "" {
 				l.problem("data-dir: the user has no home folder to put it in: set it")
 			}
 		}
 	}
+	l.checkCluster()
 	if l.NATSUser == "" && (l.isSet("nats-password") || l.NATSPasswordFile != "") {
 		l.problem("nats-user: missing, but a password is given")
 	}

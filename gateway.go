@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -30,9 +31,15 @@ type kafka struct {
 	logger *slog.Logger
 }
 
-// openGateway starts the broker on an open store. Nothing is served yet.
-func openGateway(ctx context.Context, l *loaded, store pubsub.Store, a advertised, logger *slog.Logger, reg prometheus.Registerer) (gateway, error) {
-	b := broker.New(l.brokerConfig(a), store, logger, reg)
+// openGateway starts the broker on an open store. Nothing is served yet. waitsFor
+// is told what it waits for.
+func openGateway(ctx context.Context, l *loaded, store pubsub.Store, a advertised, logger *slog.Logger, reg prometheus.Registerer, waitsFor func(string)) (gateway, error) {
+	c := l.brokerConfig(a)
+	c.Waiting = waitsFor
+	if l.clustered() {
+		c.Patience = math.MaxInt64 // the other nodes come when they come
+	}
+	b := broker.New(c, store, logger, reg)
 	if err := b.Start(ctx); err != nil {
 		b.Close(context.WithoutCancel(ctx))
 		return nil, startError(err)
@@ -93,7 +100,7 @@ func (l *loaded) brokerConfig(a advertised) broker.Config {
 		Shown:      l.shownToClients(a),
 		Cluster: cluster.Config{Prefix: l.Prefix, Node: int32(max(l.NodeID, 0)), Host: a.Host, Port: a.Port,
 			// The folder lock proves that no predecessor lives.
-			Alone: !l.external()},
+			Alone: !l.external() && !l.clustered()},
 		Topic: topic.Config{Prefix: l.Prefix, Partitions: int32(l.NumPartitions), Replicas: l.Replicas, Memory: inMemory,
 			ClampReplication: l.ClampReplicas, AutoCreate: l.AutoCreate, MaxMessageBytes: int(l.MaxMessage), MaxPartitions: l.MaxPartitions, Static: l.topicDefaults()},
 		Group: g,

@@ -65,7 +65,7 @@ func (w *world) start() *node {
 		w.t.Fatal(err)
 	}
 	n.addr = ln.Addr().String()
-	if n.gateway, err = openGateway(w.t.Context(), l, n.store, advertised{Host: "127.0.0.1", Port: int32(portOf(ln))}, logging.Discard(), prometheus.NewRegistry()); err != nil {
+	if n.gateway, err = openGateway(w.t.Context(), l, n.store, advertised{Host: "127.0.0.1", Port: int32(portOf(ln))}, logging.Discard(), prometheus.NewRegistry(), func(string) {}); err != nil {
 		w.t.Fatal(err)
 	}
 	go func() { n.served <- n.gateway.Serve(context.Background(), ln) }()

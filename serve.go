@@ -51,7 +51,12 @@ func serveCommand(cmd *cobra.Command, environ []string) error {
 	s := &server{
 		config: l, build: b, logger: logger, stdout: cmd.OutOrStdout(),
 		registry: admin.NewRegistry(b.Version, b.Commit, b.GoVersion),
-		open:     openStore, gateway: openGateway,
+	}
+	s.open = func(ctx context.Context, l *loaded, logger *slog.Logger, reg prometheus.Registerer) (opened, error) {
+		return openStore(ctx, l, logger, reg, s.waitsFor)
+	}
+	s.gateway = func(ctx context.Context, l *loaded, store pubsub.Store, a advertised, logger *slog.Logger, reg prometheus.Registerer) (gateway, error) {
+		return openGateway(ctx, l, store, a, logger, reg, s.waitsFor)
 	}
 	return s.run(ctx)
 }
@@ -139,6 +144,7 @@ type server struct {
 	gw       gateway
 	durable  durability
 	warnings []string
+	waiting  string // what the start waits for; "" if for nothing in particular
 	draining bool
 }
 
@@ -210,7 +216,11 @@ func (s *server) run(ctx context.Context) (err error) {
 	for _, l := range s.kafka {
 		serve(func() error { return gw.Serve(wire, l) })
 	}
-	for _, w := range openWarnings(s.kafka, s.http, s.config.NATSListen) {
+	openCluster := ""
+	if s.config.ClusterSecret.IsZero() && s.config.ClusterSecretFile == "" {
+		openCluster = s.config.ClusterListen
+	}
+	for _, w := range openWarnings(s.kafka, s.http, s.config.NATSListen, openCluster) {
 		s.warn(w)
 	}
 	if err := s.announce(o.natsURL); err != nil {
@@ -264,6 +274,18 @@ func (s *server) drain(gw gateway) {
 	s.logger.Log(context.Background(), level, "stopped", "within_grace", ctx.Err() == nil, "took", time.Since(began).Round(time.Millisecond).String())
 }
 
+// waitsFor keeps what the start waits for, for the probes, and logs it; "" when it
+// goes on.
+func (s *server) waitsFor(what string) {
+	what = logging.RedactURLs(what)
+	s.mu.Lock()
+	s.waiting = what
+	s.mu.Unlock()
+	if what != "" {
+		s.logger.Info(what)
+	}
+}
+
 // warn keeps a warning for status and banner and logs it.
 func (s *server) warn(w string) {
 	s.mu.Lock()
@@ -295,10 +317,13 @@ func (s *server) announce(natsURL string) error {
 	b.store = fmt.Sprintf("NATS %s at %s, streams %s-*", info.Version, logging.RedactURLs(info.URL), s.config.Prefix)
 	if !s.config.external() {
 		where := s.config.DataDir
-		if s.config.Storage == "memory" {
+		if s.config.Storage == "memory" && !s.config.clustered() {
 			where = "memory"
 		}
 		b.store = fmt.Sprintf("embedded NATS %s, %s", info.Version, where)
+		if s.config.clustered() {
+			b.store = fmt.Sprintf("embedded NATS %s, one of %d nodes of cluster %s, %s", info.Version, s.config.clusterSize(), s.config.ClusterName, where)
+		}
 		b.nats = natsURL
 	}
 	s.logger.Info("serving", "version", b.version, "commit", s.build.Commit, "bootstrap.servers", b.bootstrap[0], "http", b.http,

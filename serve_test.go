@@ -230,7 +230,7 @@ func TestServe(t *testing.T) {
 		}
 	}
 	r.store.Reconnect()
-	r.gw.ready = func() bool { ok, _ := readiness(r.parts()); return ok }
+	r.gw.ready = func() bool { ok, _ := r.readiness(); return ok }
 	r.stop()
 	if err := r.end(t); err != nil {
 		t.Errorf("run: %v", err)

@@ -60,23 +60,25 @@ func TestOpenWarnings(t *testing.T) {
 	for _, c := range []struct {
 		kafka, http []net.Listener
 		nats        string
+		cluster     string
 		want        []string
 	}{
-		{local, local, "", nil},
-		{local, nil, "127.0.0.1:4222", nil},
-		{local, nil, "localhost:4222", nil},
-		{open, local, "", []string{"Kafka on "}},
-		{local, open, "", []string{"HTTP on "}},
-		{open, open, ":4222", []string{"Kafka on ", "HTTP on ", "NATS on :4222"}},
-		{local, nil, "0.0.0.0:4222", []string{"NATS on 0.0.0.0:4222"}},
+		{local, local, "", "", nil},
+		{local, nil, "127.0.0.1:4222", "127.0.0.1:6222", nil},
+		{local, nil, "localhost:4222", "localhost:6222", nil},
+		{open, local, "", "", []string{"Kafka on "}},
+		{local, open, "", "", []string{"HTTP on "}},
+		{open, open, ":4222", ":6222", []string{"Kafka on ", "HTTP on ", "NATS on :4222", "the cluster's port on :6222"}},
+		{local, nil, "0.0.0.0:4222", "", []string{"NATS on 0.0.0.0:4222"}},
+		{local, nil, "", "10.0.0.1:6222", []string{"the cluster's port on 10.0.0.1:6222"}},
 	} {
-		got := openWarnings(c.kafka, c.http, c.nats)
+		got := openWarnings(c.kafka, c.http, c.nats, c.cluster)
 		if len(got) != len(c.want) {
 			t.Errorf("%q, want %q", got, c.want)
 			continue
 		}
 		for i := range got {
-			if !strings.HasPrefix(got[i], c.want[i]) || !strings.Contains(got[i], "without login") {
+			if !strings.HasPrefix(got[i], c.want[i]) || !strings.Contains(got[i], "without login") && !strings.Contains(got[i], "without --cluster-secret-file") {
 				t.Errorf("%q, want %q", got[i], c.want[i])
 			}
 		}

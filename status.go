@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -23,7 +24,7 @@ func (s *server) parts() (store pubsub.Store, gw gateway, draining bool) {
 
 // Status implements admin.Backend.
 func (s *server) Status() admin.Status {
-	store, gw, draining := s.parts()
+	store, gw, _ := s.parts()
 	st := admin.Status{
 		Version:       s.build.Version,
 		UptimeSeconds: int64(time.Since(s.started) / time.Second),
@@ -56,7 +57,7 @@ func (s *server) Status() admin.Status {
 		f := gw.Facts()
 		st.ClusterID, st.NodeID, st.Gateways, st.CompactedKeptWhole = f.ClusterID, f.NodeID, f.Gateways, f.Compacted
 	}
-	st.Ready, st.Reasons = readiness(store, gw, draining)
+	st.Ready, st.Reasons = s.readiness()
 	s.mu.Lock()
 	d := s.durable
 	st.Warnings = slices.Clone(s.warnings)
@@ -65,16 +66,24 @@ func (s *server) Status() admin.Status {
 	return st
 }
 
+// awaits is what the start waits for; "" if for nothing in particular.
+func (s *server) awaits() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting
+}
+
 // readiness is what is known without asking the store.
-func readiness(store pubsub.Store, gw gateway, draining bool) (ok bool, reasons []string) {
+func (s *server) readiness() (ok bool, reasons []string) {
+	store, gw, draining := s.parts()
 	switch {
 	case store == nil:
-		return false, []string{"the store is being opened"}
+		return false, []string{cmp.Or(s.awaits(), "the store is being opened")}
 	case !store.Connected():
 		reasons = append(reasons, "NATS is disconnected")
 	}
 	if gw == nil {
-		return false, append(reasons, "state is being loaded")
+		return false, append(reasons, cmp.Or(s.awaits(), "state is being loaded"))
 	}
 	if draining {
 		reasons = append(reasons, "draining")
@@ -113,7 +122,9 @@ func (s *server) Ready(ctx context.Context) []admin.Check {
 	store, gw, draining := s.parts()
 	checks := []admin.Check{{Name: "listeners", OK: gw != nil}, {Name: "nats"}, {Name: "jetstream"}, {Name: "state"}, {Name: "draining", OK: !draining}}
 	nats, jetstream, state := &checks[1], &checks[2], &checks[3]
-	if store != nil {
+	if store == nil {
+		nats.Detail = s.awaits()
+	} else {
 		nats.OK = store.Connected()
 		ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 		defer cancel()
@@ -123,7 +134,9 @@ func (s *server) Ready(ctx context.Context) []admin.Check {
 			jetstream.OK = true
 		}
 	}
-	if gw != nil {
+	if gw == nil {
+		state.Detail = s.awaits()
+	} else {
 		var reasons []string
 		if state.OK, reasons = gw.Ready(); !state.OK && len(reasons) > 0 {
 			state.Detail = reasons[0]

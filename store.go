@@ -18,12 +18,16 @@ import (
 	"github.com/hanzoai/stream/pubsub/jetstream"
 )
 
-// openStore starts the embedded NATS server, or none, and connects. stop ends
-// both; warnings are for the operator.
-func openStore(ctx context.Context, l *loaded, logger *slog.Logger, reg prometheus.Registerer) (o opened, err error) {
+// openStore starts the embedded NATS server, or none, and connects. A node of a
+// cluster waits for a majority, as long as ctx lasts, and says so to waitsFor.
+func openStore(ctx context.Context, l *loaded, logger *slog.Logger, reg prometheus.Registerer, waitsFor func(string)) (o opened, err error) {
 	var srv *embedded.Server
 	if !l.external() {
 		if srv, err = startEmbedded(ctx, l, logger); err != nil {
+			return opened{}, err
+		}
+		if err = srv.AwaitMajority(ctx, waitsFor); err != nil {
+			srv.Stop()
 			return opened{}, err
 		}
 	}
@@ -56,6 +60,10 @@ func openForTools(ctx context.Context, l *loaded, stderr io.Writer) (st *jetstre
 		}
 	}
 	logger := logging.New(stderr, logging.Options{Format: "text", Level: level})
+	if l.clustered() {
+		return nil, nil, &exitError{code: exitStore, err: errors.New("a cluster is looked at while its nodes run"),
+			hint: "start a node with --nats-listen 127.0.0.1:4222 and name it here with --pubsub-url nats://127.0.0.1:4222, without --cluster-listen and --cluster-peers"}
+	}
 	var srv *embedded.Server
 	if !l.external() {
 		if srv, err = startEmbedded(ctx, l, logger); err != nil {
@@ -94,7 +102,13 @@ func connect(ctx context.Context, l *loaded, srv *embedded.Server, logger *slog.
 		MaxAPIInflight: l.MaxAPIInflight,
 	}
 	if srv != nil {
-		c.InProcess, c.HasRoom, c.Disk, c.Alone = srv, srv.HasRoom, srv.Disk, srv.Alone()
+		c.InProcess, c.Disk, c.Alone = srv, srv.Disk, srv.Alone()
+		if l.clustered() {
+			// The other nodes' disks count as much as ours.
+			c.Servers = l.clusterSize()
+		} else {
+			c.HasRoom = srv.HasRoom
+		}
 	} else {
 		in, err := login(l)
 		if err != nil {
@@ -130,12 +144,12 @@ func login(l *loaded) (jetstream.Access, error) {
 		return jetstream.Access{}, err
 	}
 	if l.NATSPasswordFile != "" {
-		if _, err := readSecret(l.NATSPasswordFile); err != nil {
+		if _, err := readSecret("nats-password-file", l.NATSPasswordFile); err != nil {
 			return jetstream.Access{}, err
 		}
 		// Read at every connect: a changed password needs no restart.
 		a.Options = append(a.Options, nats.UserInfoHandler(func() (string, string) {
-			password, _ := readSecret(l.NATSPasswordFile) // the server refuses an empty one
+			password, _ := readSecret("nats-password-file", l.NATSPasswordFile) // the server refuses an empty one
 			return l.NATSUser, password
 		}))
 	}
@@ -149,23 +163,33 @@ func login(l *loaded) (jetstream.Access, error) {
 }
 
 // readSecret reads a file that holds one secret and perhaps a line end.
-func readSecret(path string) (string, error) {
+func readSecret(key, path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("nats-password-file: %w", err)
+		return "", fmt.Errorf("%s: %w", key, err)
 	}
 	defer func() { _ = f.Close() }() // only read from
 	b, err := io.ReadAll(io.LimitReader(f, 64<<10))
 	if err != nil {
-		return "", fmt.Errorf("nats-password-file: %w", err)
+		return "", fmt.Errorf("%s: %w", key, err)
 	}
 	return strings.TrimRight(string(b), "\r\n"), nil
 }
 
 func startEmbedded(ctx context.Context, l *loaded, logger *slog.Logger) (*embedded.Server, error) {
+	c, err := l.cluster()
+	if err != nil {
+		return nil, &exitError{code: exitUsage, err: err}
+	}
+	name := ""
+	if c != nil && l.NodeID > 0 {
+		name = fmt.Sprintf("stream-%d", l.NodeID)
+	}
 	srv, err := embedded.Start(ctx, embedded.Config{
 		Dir:          l.DataDir,
-		Memory:       l.Storage == "memory" && !l.isSet("data-dir"),
+		Memory:       l.Storage == "memory" && !l.isSet("data-dir") && c == nil,
+		ServerName:   name,
+		Cluster:      c,
 		SyncAlways:   l.Sync.Always,
 		SyncInterval: l.Sync.Interval,
 		Listen:       l.NATSListen,
@@ -181,7 +205,9 @@ func startEmbedded(ctx context.Context, l *loaded, logger *slog.Logger) (*embedd
 	case errors.Is(err, embedded.ErrFolder):
 		e.hint = "make the folder writable for this user, or choose another with --data-dir"
 	case errors.Is(err, embedded.ErrListen):
-		e.hint = "choose another address with --nats-listen, or leave it out"
+		e.hint = "choose another address with --nats-listen or --cluster-listen"
+	case errors.Is(err, embedded.ErrOtherUse):
+		e.hint = "give this server a folder of its own with --data-dir, or start it as it was: with --cluster-listen and --cluster-peers, or without"
 	}
 	return nil, e
 }

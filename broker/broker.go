@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -39,6 +40,10 @@ type Config struct {
 	// Shown are values that DescribeConfigs of the broker shows and that are
 	// decided elsewhere, under Kafka's names.
 	Shown map[string]string
+	// Patience is how long a start puts up with a store that does not answer; 0
+	// is 20 s. Waiting, unless nil, is told now and then what it waits for, "" at the end.
+	Patience time.Duration
+	Waiting  func(what string)
 
 	Cluster cluster.Config
 	Topic   topic.Config
@@ -88,13 +93,17 @@ func (b *Broker) Start(ctx context.Context) error {
 	tables := make(map[string]pubsub.Table, len(names))
 	// The identity comes first: nothing is made beside data without one.
 	for _, name := range names {
-		t, err := b.store.Table(ctx, pubsub.TableConfig{Name: b.cfg.Prefix + "-" + name, Replicas: b.cfg.Replicas, Memory: b.cfg.Memory})
+		var t pubsub.Table
+		err := b.patiently(ctx, func() (err error) {
+			t, err = b.store.Table(ctx, pubsub.TableConfig{Name: b.cfg.Prefix + "-" + name, Replicas: b.cfg.Replicas, Memory: b.cfg.Memory})
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("open bucket %s-%s: %w", b.cfg.Prefix, name, err)
 		}
 		tables[name] = t
 		if name == "meta" {
-			err := patiently(ctx, func() (err error) {
+			err := b.patiently(ctx, func() (err error) {
 				b.meta, err = openMeta(ctx, b.store, t, b.cfg.Prefix)
 				return err
 			})
@@ -108,7 +117,7 @@ func (b *Broker) Start(ctx context.Context) error {
 	b.cfg.Cluster.Prefix, b.cfg.Cluster.Host, b.cfg.Cluster.Port = b.cfg.Prefix, b.cfg.Host, b.cfg.Port
 	b.cluster = cluster.New(b.cfg.Cluster, cluster.Deps{
 		Table: tables["gateways"], Store: b.store, Logger: b.component("cluster")})
-	if err := patiently(ctx, func() error { return b.cluster.Join(ctx) }); err != nil {
+	if err := b.patiently(ctx, func() error { return b.cluster.Join(ctx) }); err != nil {
 		return err
 	}
 	membership, member := context.WithCancel(context.WithoutCancel(ctx))

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -13,13 +14,25 @@ import (
 // election takes 4 to 9 seconds.
 const startPatience = 20 * time.Second
 
+// sayEvery is how often a start that waits says so.
+const sayEvery = 5 * time.Second
+
 // patiently repeats a step of the start while the store does not answer.
-func patiently(ctx context.Context, step func() error) error {
+func (b *Broker) patiently(ctx context.Context, step func() error) error {
+	patience := cmp.Or(b.cfg.Patience, startPatience)
 	began := time.Now()
+	var said time.Time
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := step()
-		if !errors.Is(err, pubsub.ErrUnavailable) || time.Since(began) > startPatience {
+		if !errors.Is(err, pubsub.ErrUnavailable) && !errors.Is(err, pubsub.ErrOutcomeUnknown) || time.Since(began) > patience {
+			if !said.IsZero() {
+				b.cfg.Waiting("")
+			}
 			return err
+		}
+		if b.cfg.Waiting != nil && time.Since(began) > sayEvery/2 && time.Since(said) > sayEvery {
+			said = time.Now()
+			b.cfg.Waiting("waiting for the store: " + err.Error())
 		}
 		select {
 		case <-ctx.Done():

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"strconv"
 	"time"
 )
 
@@ -34,8 +32,12 @@ type Config struct {
 	// MaxPayload is the largest message in bytes, headers included; 0 takes
 	// DefaultMaxPayload. At most 64 MiB.
 	MaxPayload int
-	// ServerName names the server in logs and to NATS tools; "" takes "stream".
+	// ServerName names the server in logs and to NATS tools; "" takes "stream",
+	// in a cluster a name of its own. There it is what the first start says, for
+	// as long as the folder lives.
 	ServerName string
+	// Cluster is what the server is part of; nil: it stands alone.
+	Cluster *Cluster
 	// Logger receives the server's log lines; nil discards them.
 	Logger *slog.Logger
 }
@@ -52,16 +54,13 @@ func (c Config) validate() (host string, port int, err error) {
 		errs = append(errs, fmt.Errorf("sync interval %v: negative", c.SyncInterval))
 	}
 	if c.Listen != "" {
-		h, p, serr := net.SplitHostPort(c.Listen)
-		if serr == nil {
-			port, serr = strconv.Atoi(p)
-		}
-		if serr != nil || port < 0 || port > 65535 {
-			errs = append(errs, fmt.Errorf("nats listen address %q: want host:port", c.Listen))
-		}
-		if host = h; host == "" {
-			host = "0.0.0.0"
+		if host, port, err = hostPort(c.Listen); err != nil {
+			errs = append(errs, fmt.Errorf("nats listen: %w", err))
 		}
 	}
+	if c.Cluster != nil && c.Dir == "" {
+		errs = append(errs, errors.New("a server of a cluster needs a data folder that stays"))
+	}
+	errs = append(errs, c.Cluster.validate())
 	return host, port, errors.Join(errs...)
 }

@@ -19,8 +19,11 @@ import (
 // fills up faster than we look, or fails in another way, the server is started
 // again in this process once there is room.
 const (
-	lookEvery  = 100 * time.Millisecond
-	mendEvery  = time.Second // while something is wrong
+	lookEvery = 100 * time.Millisecond
+	mendEvery = time.Second // while something is wrong
+	// healFor is how long a server of a cluster may be unwell before it is started
+	// again: it first catches up with the others.
+	healFor    = 30 * time.Second
 	minReserve = 4 << 20
 	maxReserve = 64 << 20
 )
@@ -76,7 +79,7 @@ func (s *Server) look() {
 func (s *Server) watch(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	var checked time.Time
+	var checked, since time.Time
 	last := ""
 	for {
 		select {
@@ -97,7 +100,13 @@ func (s *Server) watch(ctx context.Context) {
 		}
 		// Said twice: a stream that is being created or deleted is not sick.
 		if bad != last {
+			if last == "" {
+				since = checked
+			}
 			last = bad
+			continue
+		}
+		if s.config.Cluster != nil && (checked.Sub(since) < healFor || s.Waiting() != "") {
 			continue
 		}
 		last = ""

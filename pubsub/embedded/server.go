@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 // Server is a running NATS server. It is a nats.InProcessConnProvider.
 type Server struct {
 	config Config
+	name   string // of the server, see Config.ServerName
 	host   string
 	port   int // for NATS clients, if config.Listen is set; 0 takes a free one
 	room   room
@@ -60,16 +62,22 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		s.release()
 		return nil, fmt.Errorf("embedded nats: %w", err)
 	}
-	// A taken port would make the server log a fatal line after it has begun
-	// to recover; look before that.
+	if s.name, err = openNode(c.Dir, c.Cluster, c.ServerName); err != nil {
+		s.release()
+		return nil, fmt.Errorf("embedded nats: %w", err)
+	}
+	addrs := []string{}
 	if c.Listen != "" && port != 0 {
-		var lc net.ListenConfig
-		l, lerr := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-		if lerr != nil {
+		addrs = append(addrs, net.JoinHostPort(host, strconv.Itoa(port)))
+	}
+	if c.Cluster != nil {
+		addrs = append(addrs, c.Cluster.Listen)
+	}
+	for _, a := range addrs {
+		if err := listenable(ctx, a); err != nil {
 			s.release()
-			return nil, fmt.Errorf("embedded nats: %w: %w", ErrListen, lerr)
+			return nil, fmt.Errorf("embedded nats: %w: %w", ErrListen, err)
 		}
-		l.Close()
 	}
 	s.config, s.host, s.port = c, host, port
 	if s.srv, err = s.start(ctx); err != nil {
@@ -90,11 +98,22 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
+// listenable reports whether an address is free. A taken one would make the
+// server log a fatal line after it has begun to recover: look before that.
+func listenable(ctx context.Context, addr string) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
 // start makes a server and waits until it is ready.
 func (s *Server) start(ctx context.Context) (*server.Server, error) {
 	c := s.config
 	opts := &server.Options{
-		ServerName:   c.ServerName,
+		ServerName:   cmp.Or(s.name, "stream"),
 		Host:         s.host,
 		Port:         s.port,
 		DontListen:   c.Listen == "",
@@ -105,8 +124,15 @@ func (s *Server) start(ctx context.Context) (*server.Server, error) {
 		MaxPayload:   int32(c.MaxPayload),
 		NoSigs:       true,
 	}
-	if opts.ServerName == "" {
-		opts.ServerName = "stream"
+	if c.Cluster != nil {
+		c.Cluster.apply(opts)
+		if c.Listen == "" {
+			// The server opens its routes only after a port for clients: it gets
+			// one on which nobody is let in, and which the others do not hear of.
+			opts.DontListen, opts.Host, opts.Port = false, "127.0.0.1", server.RANDOM_PORT
+			opts.Cluster.NoAdvertise = true
+			opts.CustomClientAuthentication = inProcessOnly{}
+		}
 	}
 	if opts.MaxPayload == 0 {
 		opts.MaxPayload = DefaultMaxPayload
@@ -118,7 +144,11 @@ func (s *Server) start(ctx context.Context) (*server.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded nats: %w", err)
 	}
-	l := &natsLogger{log: c.Logger.With(slog.String(logging.Component, "nats")), failed: func() { s.room.suspect.Store(true) }}
+	l := &natsLogger{log: c.Logger.With(slog.String(logging.Component, "nats"))}
+	if c.Cluster == nil {
+		// In a cluster most errors are about the others.
+		l.failed = func() { s.room.suspect.Store(true) }
+	}
 	srv.SetLoggerV2(l, c.Logger.Enabled(ctx, slog.LevelDebug-2), false, false)
 
 	// Start recovers all streams before it returns.
@@ -168,8 +198,11 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 // listener.
 func (s *Server) ClientURL() string { return s.url }
 
-// Alone reports that only this process can reach the server.
-func (s *Server) Alone() bool { return s.config.Listen == "" }
+// Alone reports that only this process can reach what the server stores.
+func (s *Server) Alone() bool { return s.config.Listen == "" && s.config.Cluster == nil }
+
+// Name is the server's name, which NATS tools show.
+func (s *Server) Name() string { return cmp.Or(s.name, "stream") }
 
 // Version is the version of the NATS server inside.
 func (s *Server) Version() string { return server.VERSION }

@@ -22,6 +22,9 @@ type Config struct {
 	// Alone says that nobody but this Store can append: an embedded server that
 	// no other process can reach. Streams then send no news, see news.go.
 	Alone bool
+	// Servers is how many servers form the cluster, if that is known; 0: the
+	// server is asked, which cannot always tell.
+	Servers int
 	// HasRoom reports whether writes are allowed; without room they are refused
 	// with pubsub.ErrFull before anything is sent. nil: always.
 	HasRoom func() bool

@@ -149,7 +149,11 @@ func (st *Store) connect(ctx context.Context) error {
 		// A stream has at most five replicas. The servers of a cluster that
 		// does not advertise itself cannot be counted: then the server decides.
 		st.info.MaxReplicas = 5
-		if n := len(nc.DiscoveredServers()); n > 1 {
+		n := st.cfg.Servers
+		if n == 0 {
+			n = len(nc.DiscoveredServers())
+		}
+		if n > 1 {
 			st.info.MaxReplicas = min(5, n)
 		}
 	}
