@@ -10,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hanzoai/stream/broker/clean"
 	"github.com/hanzoai/stream/broker/cluster"
 	"github.com/hanzoai/stream/broker/group"
 	"github.com/hanzoai/stream/broker/offsets"
@@ -70,7 +69,11 @@ type Broker struct {
 	member  context.CancelFunc // ends the membership, after all else
 	running sync.WaitGroup
 	renewal sync.WaitGroup
-	failed  chan error
+	// What only the holder of the lease does, and the lease itself.
+	lease       *cluster.Lease
+	idle        context.CancelFunc // ends maintaining
+	maintaining sync.WaitGroup
+	failed      chan error
 
 	// configuring is held while a partition gets its configuration.
 	configuring sync.Mutex
@@ -89,7 +92,7 @@ func New(cfg Config, store pubsub.Store, logger *slog.Logger, reg prometheus.Reg
 // be served. The work goes on in the background until Close; ctx bounds only
 // the start. A *FormatError means that the store must not be served.
 func (b *Broker) Start(ctx context.Context) error {
-	names := []string{"meta", "topics", "partitions", "consumer-offsets", "ids", "gateways"}
+	names := []string{"meta", "topics", "partitions", "consumer-offsets", "ids", "gateways", "leases"}
 	tables := make(map[string]pubsub.Table, len(names))
 	// The identity comes first: nothing is made beside data without one.
 	for _, name := range names {
@@ -124,15 +127,17 @@ func (b *Broker) Start(ctx context.Context) error {
 	b.member = member
 	b.renewal.Go(func() { b.check("membership", membership, b.cluster.Run(membership)) })
 
+	b.lease = b.cluster.Lease(tables["leases"], "maintenance")
 	background, stop := context.WithCancel(membership)
 	b.stop = stop
 	b.host = partition.NewHost(partition.Env{
 		Store: b.store, Records: tables["partitions"], Gateway: b.cluster.Self().Incarnation,
-		CacheBytes: b.cfg.CacheBytes, QueueBytes: b.cfg.QueueBytes, Ahead: b.cluster.Ahead, Subjects: b.cfg.Prefix + ".>", Logger: b.component("partition"), Registerer: b.reg})
+		CacheBytes: b.cfg.CacheBytes, QueueBytes: b.cfg.QueueBytes, Ahead: b.cluster.Ahead, Maintains: b.lease.Holds,
+		Subjects: b.cfg.Prefix + ".>", Logger: b.component("partition"), Registerer: b.reg})
 	b.topics = topic.New(b.cfg.Topic, topic.Deps{
 		Table: tables["topics"], Settings: tables["meta"], Store: b.store, Partitions: partitions{b.host},
 		Cluster: b.meta.ClusterID, Incarnation: func() string { return b.cluster.Self().Incarnation },
-		MayAdopt: b.cluster.Ended, Fresh: b.cluster.Fresh,
+		MayAdopt: b.cluster.Ended, Fresh: b.cluster.Fresh, Maintains: b.maintains,
 		Broker: func(id int32) bool { return id == SharedNode }, Logger: b.component("topic")})
 	b.groups = group.New(b.cfg.Group, group.Deps{
 		Table: tables["consumer-offsets"], Members: b.cluster, Replicated: b.cfg.Replicas > 1,
@@ -153,11 +158,7 @@ func (b *Broker) Start(ctx context.Context) error {
 			return fmt.Errorf("load state: %w", ctx.Err())
 		}
 	}
-	b.running.Go(func() { b.sweep(background) })
-	cleaner := clean.New(clean.Deps{
-		Store: b.store, Subjects: b.cfg.Prefix + ".>", Partitions: b.retained, Mine: b.maintains, Ahead: b.cluster.Ahead,
-		Logger: b.component("clean")})
-	b.running.Go(func() { b.check("retention", background, cleaner.Run(background)) })
+	b.maintain(background)
 	b.mu.Lock()
 	b.ready = true
 	b.mu.Unlock()
@@ -184,40 +185,6 @@ func (b *Broker) check(what string, ctx context.Context, err error) {
 // then end: a restart rebuilds everything.
 func (b *Broker) Failed() <-chan error { return b.failed }
 
-// sweep finishes what dead gateways left half done, at the start and whenever
-// the membership changes.
-func (b *Broker) sweep(ctx context.Context) {
-	for {
-		changed := b.cluster.Changed()
-		if err := b.topics.Sweep(ctx); err != nil && ctx.Err() == nil {
-			b.logger.Warn("sweep of topics failed", logging.Error, err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
-	}
-}
-
-// maintains reports whether this gateway does what one of them has to do for
-// all: the living one with the lowest node id.
-func (b *Broker) maintains() bool {
-	peers := b.cluster.Peers()
-	return b.cluster.Fresh() && len(peers) > 0 && peers[0].Incarnation == b.cluster.Self().Incarnation
-}
-
-// retained opens the partitions that may have something to let go of.
-func (b *Broker) retained() []clean.Partition {
-	var ps []clean.Partition
-	for _, t := range b.Known() {
-		for n := range t.Partitions {
-			ps = append(ps, b.open(t, n))
-		}
-	}
-	return ps
-}
-
 // HandOver gives up what this gateway owns, so that others adopt it at once;
 // members that wait are told to look elsewhere. From here on it is not ready.
 func (b *Broker) HandOver(ctx context.Context) {
@@ -228,6 +195,7 @@ func (b *Broker) HandOver(ctx context.Context) {
 	if err := b.groups.Drain(ctx); err != nil {
 		b.logger.Warn("groups were not handed over in order; others wait a time-to-live", logging.Error, err)
 	}
+	b.release(ctx)
 }
 
 // Drain finishes the appends that were submitted and saves what spares the next
@@ -248,6 +216,7 @@ func (b *Broker) Close(ctx context.Context) {
 	if b.stop != nil {
 		b.stop()
 		b.running.Wait()
+		b.maintaining.Wait()
 	}
 	if b.member != nil {
 		b.member()

@@ -2,6 +2,7 @@ package clean
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -29,13 +30,23 @@ type Deps struct {
 	Subjects string
 	// Partitions opens all partitions of the active topics.
 	Partitions func() []Partition
-	// Mine reports whether this gateway is the one that cleans.
-	Mine func() bool
+	// Lease is the maintenance lease: whoever holds it cleans.
+	Lease Lease
 	// Ahead tells how far our clock is ahead of the store's, and whether that is
 	// known: without it nothing is deleted.
 	Ahead  func() (time.Duration, bool)
 	Clock  func() time.Time // nil: time.Now
 	Logger *slog.Logger     // nil: silent
+}
+
+// Lease is what a Cleaner needs of the maintenance lease; cluster.Lease is the real
+// one. Partitions ask it themselves before each write.
+type Lease interface {
+	// Holds reports whether this gateway holds it at this moment, and its term.
+	Holds() (term uint64, held bool)
+	// Outgrow raises the term of a lease that this gateway holds above one that it
+	// met.
+	Outgrow(ctx context.Context, term uint64) error
 }
 
 // Partition is one partition; partition.Partition is the real one.
@@ -73,10 +84,15 @@ func (c *Cleaner) Run(ctx context.Context) error {
 			return nil
 		case <-t.C:
 		}
-		if c.d.Mine() {
+		if c.holds() {
 			c.Pass(ctx)
 		}
 	}
+}
+
+func (c *Cleaner) holds() bool {
+	_, held := c.d.Lease.Holds()
+	return held
 }
 
 // Pass looks at all partitions once. What fails is logged and tried again by the
@@ -106,11 +122,23 @@ func (c *Cleaner) Pass(ctx context.Context) {
 	}
 	work := make(chan Partition)
 	var wg sync.WaitGroup
+	var mu sync.Mutex // guards: met
+	met := uint64(0)  // the highest term beyond our own
 	for range atOnce {
 		wg.Go(func() {
 			for p := range work {
+				if !c.holds() {
+					continue // another goes over what is left
+				}
 				now := c.d.Clock().Add(-ahead)
-				if err := p.Retain(ctx, now, bounds[p.Stream()]); err != nil && ctx.Err() == nil {
+				err := p.Retain(ctx, now, bounds[p.Stream()])
+				var later *partition.TermError
+				if errors.As(err, &later) {
+					mu.Lock()
+					met = max(met, later.Term)
+					mu.Unlock()
+				}
+				if err != nil && ctx.Err() == nil && !errors.Is(err, partition.ErrNotMaintainer) {
 					c.d.Logger.Warn("retention failed; it will be tried again", "partition", p.String(), logging.Error, err)
 				}
 			}
@@ -124,4 +152,9 @@ func (c *Cleaner) Pass(ctx context.Context) {
 	}
 	close(work)
 	wg.Wait()
+	if met > 0 {
+		if err := c.d.Lease.Outgrow(ctx, met); err != nil && ctx.Err() == nil {
+			c.d.Logger.Warn("could not raise the term of the maintenance lease", logging.Error, err)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package clean
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/hanzoai/stream/broker/partition"
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/pubsub/memory"
 )
@@ -36,10 +38,59 @@ func (r *retained) Retain(_ context.Context, now time.Time, b pubsub.Bounds) err
 	return r.err
 }
 
+// lease is one without terms.
+type lease func() bool
+
+func (l lease) Holds() (uint64, bool)                 { return 1, l() }
+func (l lease) Outgrow(context.Context, uint64) error { return nil }
+
 func (r *retained) times() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.now)
+}
+
+// outgrown is a lease whose term is raised when a later one is met.
+type outgrown struct {
+	mu   sync.Mutex
+	term uint64
+}
+
+func (l *outgrown) Holds() (uint64, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.term, true
+}
+
+func (l *outgrown) Outgrow(_ context.Context, met uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.term = max(l.term, met+1)
+	return nil
+}
+
+// TestTermsBeginAnew: a holder whose lease's table was lost meets later terms in
+// partitions; it raises its own above all of them, and the next pass goes on.
+func TestTermsBeginAnew(t *testing.T) {
+	store := memory.NewServer(memory.Config{}).Client(memory.Faults{})
+	defer store.Close()
+	var ps []Partition
+	for i, name := range []string{"a", "b", "c"} {
+		if err := store.CreateLog(t.Context(), pubsub.LogConfig{Name: "kafka-" + name + "-0", Subject: "kafka." + name + ".0"}); err != nil {
+			t.Fatal(err)
+		}
+		ps = append(ps, &retained{stream: "kafka-" + name + "-0", err: fmt.Errorf("retention: %w", &partition.TermError{Term: uint64(40 + i)})})
+	}
+	l := &outgrown{term: 2}
+	c := New(Deps{
+		Store: store, Subjects: "kafka.>", Lease: l,
+		Partitions: func() []Partition { return ps },
+		Ahead:      func() (time.Duration, bool) { return 0, true },
+	})
+	c.Pass(t.Context())
+	if term, _ := l.Holds(); term != 43 {
+		t.Errorf("term %d, a partition has 42", term)
+	}
 }
 
 // TestPasses: every partition is asked each 15 s with the store's time and its own
@@ -79,7 +130,7 @@ func TestPasses(t *testing.T) {
 		c := New(Deps{
 			Store: store, Subjects: "kafka.>",
 			Partitions: func() []Partition { mu.Lock(); defer mu.Unlock(); return ps },
-			Mine:       func() bool { mu.Lock(); defer mu.Unlock(); return mine },
+			Lease:      lease(func() bool { mu.Lock(); defer mu.Unlock(); return mine }),
 			Ahead:      func() (time.Duration, bool) { mu.Lock(); defer mu.Unlock(); return ahead, known },
 		})
 		ctx, cancel := context.WithCancel(t.Context())

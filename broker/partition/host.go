@@ -36,6 +36,10 @@ type Env struct {
 	// is known; nil: never known. Producers expire by append times, so a gateway
 	// whose clock is off by more than a minute must not write any.
 	Ahead func() (time.Duration, bool)
+	// Maintains reports whether this gateway holds the maintenance lease at this
+	// moment, and its term: retention asks it before each write. nil: it does
+	// always, and there are no terms.
+	Maintains func() (term uint64, held bool)
 	// Subjects matches the subjects of all partitions, e.g. kafka.>; with it many
 	// partitions that are waited for are checked by one listing. "" asks for
 	// each.
@@ -53,14 +57,16 @@ type Host struct {
 	writer  string // unique per host, a token
 	clock   func() time.Time
 	ahead   func() (time.Duration, bool)
-	list    string // filter of all partitions' subjects
-	log     *slog.Logger
-	metrics *metrics
-	cache   *cache
-	memo    *memo
-	payload int // largest message of the store, headers included
-	largest int // largest batch that can be stored
-	appends atomic.Uint64
+	// maintains is Env.Maintains, or nil.
+	maintains func() (term uint64, held bool)
+	list      string // filter of all partitions' subjects
+	log       *slog.Logger
+	metrics   *metrics
+	cache     *cache
+	memo      *memo
+	payload   int // largest message of the store, headers included
+	largest   int // largest batch that can be stored
+	appends   atomic.Uint64
 	// queueBytes is shared by slow partitions, see share.go.
 	queueBytes int
 	slow       atomic.Int32
@@ -95,7 +101,7 @@ const (
 // NewHost makes a host. Nothing is sent until partitions are used.
 func NewHost(e Env) *Host {
 	h := &Host{
-		store: e.Store, records: e.Records, gateway: e.Gateway, clock: e.Clock, ahead: e.Ahead, list: e.Subjects, log: e.Logger,
+		store: e.Store, records: e.Records, gateway: e.Gateway, clock: e.Clock, ahead: e.Ahead, maintains: e.Maintains, list: e.Subjects, log: e.Logger,
 		writer:        strings.ToLower(rand.Text()[:10]),
 		partitions:    map[partitionKey]*Partition{},
 		byRecord:      map[string]*Partition{},

@@ -56,6 +56,7 @@ type Partition struct {
 	// obeys them.
 	cuts     cuts
 	repaired int64
+	term     uint64 // of the maintenance lease, in the record
 
 	recordRev pubsub.Rev
 	load      *flight // running load

@@ -27,6 +27,9 @@ type record struct {
 	// with every repair, whatever revision the record has.
 	Resume   cuts  `json:"resume,omitempty"`
 	Repaired int64 `json:"repaired,omitempty"`
+	// Term is that of the maintenance lease under which this partition is
+	// maintained, see maintain.go; 0 before retention had anything to do.
+	Term uint64 `json:"term,omitempty"`
 
 	// rest are fields of later versions, carried through.
 	rest map[string]json.RawMessage
@@ -52,7 +55,7 @@ type stopInfo struct {
 
 const recordVersion = 1
 
-var knownFields = []string{"v", "stream", "first", "base", "start", "snapshot", "stop", "resume", "repaired"}
+var knownFields = []string{"v", "stream", "first", "base", "start", "snapshot", "stop", "resume", "repaired", "term"}
 
 func parseRecord(b []byte) (*record, error) {
 	r := &record{}
@@ -127,7 +130,7 @@ func (p *Partition) takeRecord(r *record, rev pubsub.Rev) {
 		return
 	}
 	p.recordRev = rev
-	p.start = max(p.start, r.Start)
+	p.start, p.term = max(p.start, r.Start), r.Term
 	if r.First > p.first || repaired {
 		p.first, p.base = r.First, r.Base
 	}

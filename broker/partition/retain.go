@@ -30,7 +30,8 @@ type aged struct {
 // messages, whole ones, while all their records are older than retention.ms or
 // the stream without them still holds retention.bytes. now is the store's time, b
 // what the store says of the log. It asks the store for nothing while nothing can
-// be due. Several gateways may do it at the same time.
+// be due. Only the holder of the maintenance lease does it (Env.Maintains): else
+// ErrNotMaintainer or a *TermError, and nothing is let go.
 //
 // A message's age is that of its largest timestamp, as in Kafka's
 // UnifiedLog.deleteRetentionMsBreachedSegments; without timestamps, that of its
@@ -46,6 +47,10 @@ func (p *Partition) Retain(ctx context.Context, now time.Time, b pubsub.Bounds) 
 		if _, _, err := p.fetchRecord(ctx); err != nil {
 			return err
 		}
+	}
+	t := p.host.tenure() // before the settings are looked at
+	if err := p.begin(ctx, t); err != nil {
+		return err
 	}
 	p.mu.Lock()
 	// Deleted, or half deleted, by somebody who did not come to the end.
@@ -68,7 +73,7 @@ func (p *Partition) Retain(ctx context.Context, now time.Time, b pubsub.Bounds) 
 		if !due {
 			return nil
 		}
-		again, err := p.retain(ctx, &l, b)
+		again, err := p.retain(ctx, t, &l, b)
 		if err != nil || !again {
 			return err
 		}
@@ -146,7 +151,7 @@ var errEnough = errors.New("enough")
 
 // retain walks over what is due, from the first message on, and lets it go. again
 // says that there may be more.
-func (p *Partition) retain(ctx context.Context, l *limits, b pubsub.Bounds) (again bool, err error) {
+func (p *Partition) retain(ctx context.Context, t tenure, l *limits, b pubsub.Bounds) (again bool, err error) {
 	// Nothing of the state is needed: first message and base are in the record.
 	p.mu.Lock()
 	cuts, want, next, start, repaired := p.cuts, p.first, p.base, p.start, p.repaired
@@ -155,7 +160,7 @@ func (p *Partition) retain(ctx context.Context, l *limits, b pubsub.Bounds) (aga
 		return false, nil // b is older than the last purge: it tells too many bytes
 	}
 	want, next = cuts.after(want, next)
-	c := cleared{repaired: repaired}
+	c := cleared{repaired: repaired, tenure: &t}
 	first := oldest{}
 	held, count := b.Bytes, 0
 	let := map[string]uint64{}
@@ -218,6 +223,9 @@ func (p *Partition) retain(ctx context.Context, l *limits, b pubsub.Bounds) (aga
 		return false, fmt.Errorf("retention of %s: %w", p, missingLog(own(err)))
 	}
 	if count > 0 && (c.start > start || c.seq > b.First) {
+		if err := p.claim(ctx, t); err != nil {
+			return false, err
+		}
 		if err := p.forget(ctx, c); err != nil {
 			return false, fmt.Errorf("retention: %w", err)
 		}

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -178,6 +179,9 @@ type cleared struct {
 	seq      pubsub.Seq
 	base     types.Offset
 	repaired int64
+	// tenure under which retention has decided it; nil: a client has said so, and
+	// the record has it already.
+	tenure *tenure
 }
 
 // forget writes a log start and what the stream begins with into the partition
@@ -200,8 +204,14 @@ func (p *Partition) forget(ctx context.Context, c cleared) error {
 	}
 	var first pubsub.Seq
 	whole := true
+	var refused error
 	err = p.updateRecord(ctx, func(r *record) bool {
 		first, whole = r.First, true
+		if c.tenure != nil {
+			if refused = c.tenure.check(r.Term); refused != nil {
+				return false
+			}
+		}
 		if r.Stop != nil || r.Repaired != c.repaired {
 			whole = false
 			return false
@@ -218,7 +228,7 @@ func (p *Partition) forget(ctx context.Context, c cleared) error {
 		}
 		return changed
 	})
-	if err != nil {
+	if err = errors.Join(err, refused); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -226,6 +236,11 @@ func (p *Partition) forget(ctx context.Context, c cleared) error {
 	p.mu.Unlock()
 	if stopped {
 		return nil // whoever looks for what is wrong should find all there is
+	}
+	if c.tenure != nil {
+		if err := c.tenure.check(0); err != nil {
+			return err // whoever holds the lease finishes this
+		}
 	}
 	killpoint.At("logstart.stored")
 	if err := p.log.Trim(ctx, first); err != nil {

@@ -14,8 +14,9 @@ import (
 // Sweep finishes deletions and growths that were left half done and removes what creators
 // that are no more (or gave up) have left, then looks for streams that no record
 // explains: those of incarnations that are over for sure are removed, the others
-// are reported and never touched. Call it at the start and whenever the
-// membership has changed.
+// are reported and never touched. Of others' work only the one that maintains
+// finishes any (Deps.Maintains); deletions are finished by whoever meets them.
+// Call it when that falls to this gateway and whenever the membership has changed.
 func (ts *Topics) Sweep(ctx context.Context) error {
 	select {
 	case ts.sweeps <- struct{}{}:
@@ -26,12 +27,14 @@ func (ts *Topics) Sweep(ctx context.Context) error {
 	var errs []error
 	var left, growing []*record
 	undecided := false
+	maintains := ts.deps.Maintains == nil || ts.deps.Maintains()
 	if err := ts.deps.Table.Scan(ctx, pubsub.WatchOptions{}, 0, func(v pubsub.Value) error {
 		ts.apply(v)
 		if !v.Deleted {
 			r, err := parseRecord(v)
 			if err == nil {
 				switch mine, unfinished := ts.growable(r); {
+				case unfinished && !maintains && r.Creator != ts.deps.Incarnation():
 				case mine:
 					growing = append(growing, r)
 				case unfinished:
@@ -40,6 +43,7 @@ func (ts *Topics) Sweep(ctx context.Context) error {
 			}
 			switch {
 			case err != nil || r.State == active:
+			case r.State == creating && !maintains && r.Creator != ts.deps.Incarnation():
 			case ts.leftover(r):
 				left = append(left, r)
 			default:

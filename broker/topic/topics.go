@@ -57,6 +57,9 @@ type Deps struct {
 	// Fresh reports that our own membership is acknowledged, so that an absence
 	// may be believed (design rule 7). nil: always.
 	Fresh func() bool
+	// Maintains reports that this gateway is the one that finishes what dead ones
+	// have left. nil: it is.
+	Maintains func() bool
 	// Broker reports whether clients know a broker of that id; it checks manual
 	// assignments. nil: not checked.
 	Broker func(id int32) bool
