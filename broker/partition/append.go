@@ -33,6 +33,7 @@ type pending struct {
 	done    func(AppendResult)
 	at      time.Time // when it was submitted
 	acksAll bool
+	taken   *taken  // by another gateway; nil: a client's
 	verdict verdict // of the decision that is being carried out
 }
 
@@ -67,22 +68,27 @@ func (p *Partition) Submit(r AppendRequest, done func(AppendResult)) {
 	}
 	p.queue = append(p.queue, m)
 	p.queueBytes += len(m.batch)
-	select {
-	case p.queued <- struct{}{}:
-	default:
-	}
-	start := !p.appending
-	if start {
-		p.appending = p.host.spawn(p.appendAll)
-	}
-	ok := p.appending
-	if !ok {
-		p.queue, p.queueBytes = p.queue[:0], 0
-	}
+	ok := p.wakeAppenderLocked()
 	p.mu.Unlock()
 	if !ok {
 		m.fail(errClosed, "")
 	}
+}
+
+// wakeAppenderLocked is called when something was queued. It returns false, and
+// empties the queue, if nothing is appended any more.
+func (p *Partition) wakeAppenderLocked() bool {
+	select {
+	case p.queued <- struct{}{}:
+	default:
+	}
+	if !p.appending {
+		p.appending = p.host.spawn(p.appendAll)
+	}
+	if !p.appending {
+		p.queue, p.queueBytes = p.queue[:0], 0
+	}
+	return p.appending
 }
 
 // group is what goes into one message: the members in order, of which those
@@ -94,8 +100,11 @@ type group struct {
 	bytes    int // of the accepted batches
 	meta     meta
 	began    time.Time
-	size     int // bytes of all members
-	room     int // bytes that headers may take
+	cut      time.Time // when it was taken from the queue
+	hand     bool      // it is to be handed over
+	taken    bool      // another gateway has handed over some of it
+	size     int       // bytes of all members
+	room     int       // bytes that headers may take
 }
 
 // appendAll is the appender: it runs while there is something to append.
@@ -122,13 +131,14 @@ func (p *Partition) cut(g *group) bool {
 	p.mu.Lock()
 	aged := p.agedLocked(now)
 	clear(g.members)
-	*g = group{members: g.members[:0], meta: meta{entries: g.meta.entries[:0]}, began: now, room: headerRoom}
+	*g = group{members: g.members[:0], meta: meta{entries: g.meta.entries[:0]}, began: now, cut: now, room: headerRoom}
 	some := len(p.queue) > 0
 	if some {
 		p.joinLocked(g)
 		if latest := g.members[0].at.Add(inAll - giveUp); latest.Before(now) {
 			g.began = latest // it waited: its client does so no longer than others
 		}
+		g.hand = p.rivals.handsOver(now) && !g.taken
 	} else {
 		p.appending = false
 		p.queue = nil
@@ -150,6 +160,7 @@ func (p *Partition) joinLocked(g *group) {
 			break
 		}
 		g.size, g.room = size, room
+		g.taken = g.taken || m.taken != nil
 		p.queueBytes -= len(m.batch)
 		n++
 	}
@@ -232,11 +243,7 @@ func (p *Partition) fail(g *group, err error, message string) {
 	now := p.host.clock()
 	p.mu.Lock()
 	p.inflight = inflight{} // the callers get their bytes back
-	for id, b := range p.broken {
-		if now.Sub(b.at) > brokenFor {
-			delete(p.broken, id)
-		}
-	}
+	p.forgetBrokenLocked(now)
 	for _, m := range g.members {
 		p.brokenLocked(&m.entry)
 	}
@@ -245,6 +252,14 @@ func (p *Partition) fail(g *group, err error, message string) {
 		m.fail(err, message)
 	}
 	g.members = g.members[:0]
+}
+
+func (p *Partition) forgetBrokenLocked(now time.Time) {
+	for id, b := range p.broken {
+		if now.Sub(b.at) > brokenFor {
+			delete(p.broken, id)
+		}
+	}
 }
 
 // brokenLocked notes that a batch was not stored, or that nobody knows.
@@ -284,7 +299,13 @@ func (p *Partition) commit(g *group) {
 	// rule 7). An append that succeeds proves it at once, so whatever comes
 	// meanwhile joins the group.
 	asked := 0
+	if g.hand && p.handOver(g) {
+		return
+	}
 	for {
+		if g.taken && p.dropLate(g) {
+			return
+		}
 		err := ctx.Err()
 		if err == nil {
 			err = p.ready(ctx)
@@ -358,6 +379,9 @@ func (p *Partition) commit(g *group) {
 			}
 			if err != nil {
 				p.fail(g, err, p.stopMessage())
+				return
+			}
+			if p.lostRound(g) && p.handOver(g) {
 				return
 			}
 		case errors.Is(err, pubsub.ErrTooLarge):
@@ -487,6 +511,7 @@ func (p *Partition) stored(g *group) {
 		p.applyLocked(&g.meta)
 	}
 	p.snap.appended(now, g.bytes)
+	p.rivals.appended(g, now)
 	p.mu.Unlock()
 	k := p.host.metrics
 	k.batches.Add(float64(g.accepted))

@@ -90,13 +90,7 @@ func (k *checked) check(at fmt.Stringer, r *AppendRequest, c *Config, largest in
 		return
 	}
 	k.batch = b
-	k.entry = entry{
-		length: int32(len(b)), count: b.Count(), maxTime: b.MaxTimestamp(),
-		pid: b.ProducerID(), epoch: b.ProducerEpoch(), first: b.BaseSequence(),
-	}
-	if k.entry.pid < 0 {
-		k.entry.pid, k.entry.epoch, k.entry.first = -1, -1, -1
-	}
+	k.entry = entryOf(b)
 	if c.LogAppendTime {
 		k.entry.flags |= flagLogAppendTime
 	}

@@ -40,6 +40,8 @@ type Env struct {
 	// moment, and its term: retention asks it before each write. nil: it does
 	// always, and there are no terms.
 	Maintains func() (term uint64, held bool)
+	// Others are the other gateways; nil: there never is one.
+	Others Others
 	// Subjects matches the subjects of all partitions, e.g. kafka.>; with it many
 	// partitions that are waited for are checked by one listing. "" asks for
 	// each.
@@ -59,6 +61,7 @@ type Host struct {
 	ahead   func() (time.Duration, bool)
 	// maintains is Env.Maintains, or nil.
 	maintains func() (term uint64, held bool)
+	others    Others
 	list      string // filter of all partitions' subjects
 	log       *slog.Logger
 	metrics   *metrics
@@ -101,7 +104,7 @@ const (
 // NewHost makes a host. Nothing is sent until partitions are used.
 func NewHost(e Env) *Host {
 	h := &Host{
-		store: e.Store, records: e.Records, gateway: e.Gateway, clock: e.Clock, ahead: e.Ahead, maintains: e.Maintains, list: e.Subjects, log: e.Logger,
+		store: e.Store, records: e.Records, gateway: e.Gateway, clock: e.Clock, ahead: e.Ahead, maintains: e.Maintains, others: e.Others, list: e.Subjects, log: e.Logger,
 		writer:        strings.ToLower(rand.Text()[:10]),
 		partitions:    map[partitionKey]*Partition{},
 		byRecord:      map[string]*Partition{},
@@ -410,6 +413,9 @@ func (h *Host) appendID() string {
 	s = append(s, '.')
 	return string(strconv.AppendUint(s, h.appends.Add(1), 36))
 }
+
+// wrote reports whether this host made an append id.
+func (h *Host) wrote(id string) bool { return strings.HasPrefix(id, h.writer) }
 
 func (h *Host) warn(p *Partition, msg string, err error) {
 	h.log.LogAttrs(h.ctx, slog.LevelWarn, msg, slog.String(logging.Topic, p.topic), slog.Int(logging.Partition, int(p.n)), slog.Any(logging.Error, err))

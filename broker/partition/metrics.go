@@ -7,6 +7,9 @@ type metrics struct {
 	batches, records, bytes prometheus.Counter
 	group                   prometheus.Histogram
 	conflicts, duplicates   prometheus.Counter
+	plain, taken            prometheus.Counter
+	lost                    *prometheus.CounterVec // winner: gateway, publisher
+	handed                  *prometheus.CounterVec // result: answered, declined, undelivered, unanswered
 	unknown                 *prometheus.CounterVec // result: stored, absent, unresolved
 	reads                   *prometheus.CounterVec // source: cache, store
 	corruption              *prometheus.CounterVec // kind: gap, order, header, back
@@ -24,6 +27,14 @@ func newMetrics(r prometheus.Registerer, h *Host) *metrics {
 		bytes:      counter("stream_appended_bytes_total", "Bytes of record batches appended by this gateway."),
 		conflicts:  counter("stream_append_conflicts_total", "Appends that lost to another writer and were decided again."),
 		duplicates: counter("stream_duplicate_batches_total", "Batches that were stored already and were answered with their first offset."),
+		plain:      counter("stream_plain_messages_total", "Messages of plain NATS publishers that this gateway heard of."),
+		taken:      counter("stream_append_taken_batches_total", "Batches that other gateways handed over to be appended here."),
+		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "stream_append_lost_rounds_total", Help: "Appends that lost and were decided again, by who won.",
+		}, []string{"winner"}),
+		handed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "stream_append_handovers_total", Help: "Groups of batches handed over to another gateway to be appended there, by result.",
+		}, []string{"result"}),
 		group: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "stream_append_group_size", Help: "Batches per stored message.",
 			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256},
@@ -44,6 +55,12 @@ func newMetrics(r prometheus.Registerer, h *Host) *metrics {
 	for _, l := range []string{"stored", "absent", "unresolved"} {
 		m.unknown.WithLabelValues(l)
 	}
+	for _, l := range []string{"gateway", "publisher"} {
+		m.lost.WithLabelValues(l)
+	}
+	for _, l := range []string{"answered", "declined", "undelivered", "unanswered"} {
+		m.handed.WithLabelValues(l)
+	}
 	for _, l := range []string{"time", "size"} {
 		m.retained.WithLabelValues(l)
 	}
@@ -60,7 +77,7 @@ func newMetrics(r prometheus.Registerer, h *Host) *metrics {
 		budget := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "stream_memory_budget_bytes", Help: "Bytes allowed, by pool.", ConstLabels: prometheus.Labels{"pool": "tail_cache"},
 		}, func() float64 { return float64(h.cache.budget) })
-		r.MustRegister(m.batches, m.records, m.bytes, m.group, m.conflicts, m.duplicates, m.unknown, m.reads, m.corruption, m.retained, used, budget)
+		r.MustRegister(m.batches, m.records, m.bytes, m.group, m.conflicts, m.duplicates, m.plain, m.taken, m.lost, m.handed, m.unknown, m.reads, m.corruption, m.retained, used, budget)
 	}
 	return m
 }

@@ -135,6 +135,7 @@ func (p *Partition) tick(now time.Time) (check bool) {
 	check = check || p.snap.mine && p.stop == nil && p.st != nil && p.Config().MinInsync > 1 && now.Sub(p.checked) >= checkEvery
 	start := waiting && !p.follow.on
 	snapshot := p.snap.due(now)
+	p.rivals.forget(now)
 	old := len(p.snap.old) > 0 && !now.Before(p.snap.old[0].at)
 	p.mu.Unlock()
 	if snapshot {

@@ -45,6 +45,7 @@ type Partition struct {
 	closed     bool
 	broken     map[int64]broken // by producer id
 	inflight   inflight
+	rivals     rivals
 
 	st    *state // nil: not loaded
 	ix    index
@@ -248,6 +249,7 @@ func (p *Partition) applyMessage(d *meta, m *pubsub.Message) error {
 		return c
 	}
 	p.applyLocked(d)
+	p.foreignLocked(d)
 	if m != nil && m.Data != nil {
 		p.cacheLocked(d, m)
 	}
