@@ -65,6 +65,8 @@ type Broker struct {
 	groups  *group.Coordinator
 	offsets *offsets.View
 
+	// unhand ends taking over appends of other gateways; nil before it began.
+	unhand  func()
 	stop    context.CancelFunc
 	member  context.CancelFunc // ends the membership, after all else
 	running sync.WaitGroup
@@ -133,7 +135,7 @@ func (b *Broker) Start(ctx context.Context) error {
 	b.host = partition.NewHost(partition.Env{
 		Store: b.store, Records: tables["partitions"], Gateway: b.cluster.Self().Incarnation,
 		CacheBytes: b.cfg.CacheBytes, QueueBytes: b.cfg.QueueBytes, Ahead: b.cluster.Ahead, Maintains: b.lease.Holds,
-		Subjects: b.cfg.Prefix + ".>", Logger: b.component("partition"), Registerer: b.reg})
+		Others: appenders{b.cluster}, Subjects: b.cfg.Prefix + ".>", Logger: b.component("partition"), Registerer: b.reg})
 	b.topics = topic.New(b.cfg.Topic, topic.Deps{
 		Table: tables["topics"], Settings: tables["meta"], Store: b.store, Partitions: partitions{b.host},
 		Cluster: b.meta.ClusterID, Incarnation: func() string { return b.cluster.Self().Incarnation },
@@ -158,6 +160,7 @@ func (b *Broker) Start(ctx context.Context) error {
 			return fmt.Errorf("load state: %w", ctx.Err())
 		}
 	}
+	b.unhand = b.cluster.Handle(appendMethod, b.takeOver)
 	b.maintain(background)
 	b.mu.Lock()
 	b.ready = true
@@ -202,6 +205,9 @@ func (b *Broker) HandOver(ctx context.Context) {
 // start work. Nothing may be submitted after it.
 func (b *Broker) Drain(ctx context.Context) {
 	killpoint.At("drain.handed.over")
+	if b.unhand != nil {
+		b.unhand()
+	}
 	if err := b.host.Drain(ctx); err != nil {
 		b.logger.Warn("partitions were not drained; the next start reads more of their tails", logging.Error, err)
 	}
@@ -213,6 +219,9 @@ func (b *Broker) Close(ctx context.Context) {
 	b.mu.Lock()
 	b.ready = false
 	b.mu.Unlock()
+	if b.unhand != nil {
+		b.unhand()
+	}
 	if b.stop != nil {
 		b.stop()
 		b.running.Wait()

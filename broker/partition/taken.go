@@ -119,7 +119,6 @@ func (p *Partition) takeOver(ctx context.Context, from string, batches []handedB
 		select {
 		case <-t.done:
 		case <-rest.C:
-		case <-ctx.Done():
 		}
 	}
 	p.mu.Lock()
