@@ -16,7 +16,7 @@ export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
 .NOTPARALLEL:
-.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-kafka sim scale vuln deploy faults retention hostile e2e record golden-record record-suites nightly docs-clients test clean
+.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-gateways bench-kafka sim scale vuln deploy faults retention hostile e2e record golden-record record-suites nightly docs-clients test clean
 
 all: build
 
@@ -72,6 +72,9 @@ fuzz: ## every fuzz target for FUZZTIME
 
 bench: ## every benchmark once
 	go test -run '^$$' -bench . -benchtime 1x ./...
+
+bench-gateways: ## several gateways that append to the same partitions, alone on the machine: ratios and waits
+	STREAM_WRITERS=full go test -v -count=1 -timeout 20m ./test/writers
 
 bench-kafka: setup ## side by side with Apache Kafka, three minutes (MODE=long: an hour)
 	go run ./test/bench -mode $(or $(MODE),short)
