@@ -351,8 +351,27 @@ func (d *doctor) contents(ctx context.Context, st *jetstream.Store) (partitions 
 	if len(silent) > 0 {
 		d.add("streams", levelWarn, fmt.Sprintf("%d do not answer, for example %s", len(silent), silent[0]), "look at the NATS servers: their leaders are missing")
 	}
+	if len(logs) > 0 {
+		n, example := 0, ""
+		for _, l := range logs {
+			if l.Bounds.InSync < l.Bounds.Replicas {
+				n, example = n+1, fmt.Sprintf("%s with %d of %d", l.Name, l.Bounds.InSync, l.Bounds.Replicas)
+			}
+		}
+		d.copies(n, example)
+	}
 	d.stopped(ctx, st)
 	return partitions
+}
+
+// copies tells of streams with fewer copies than they should have.
+func (d *doctor) copies(n int, example string) {
+	if n == 0 {
+		d.ok("copies", "all are in sync")
+		return
+	}
+	d.add("copies", levelWarn, fmt.Sprintf("%d partitions have copies that are away or behind, for example %s", n, example),
+		"start the servers that are away; those that are back catch up by themselves")
 }
 
 func (d *doctor) stopped(ctx context.Context, st *jetstream.Store) {
@@ -447,6 +466,8 @@ func (d *doctor) askServer(ctx context.Context, who string) (partitions int) {
 		Partitions []struct {
 			Partition int32
 			Error     string
+			Replicas  int
+			InSync    int `json:"in_sync"`
 		}
 	}
 	if err := getJSON(ctx, base+"/v1/stream/topics", &topics); err != nil {
@@ -454,13 +475,20 @@ func (d *doctor) askServer(ctx context.Context, who string) (partitions int) {
 		return 0
 	}
 	n, example := 0, ""
+	under, short := 0, ""
 	for _, t := range topics {
 		for _, p := range t.Partitions {
 			partitions++
+			if p.InSync < p.Replicas {
+				under, short = under+1, fmt.Sprintf("%s-%d with %d of %d", t.Name, p.Partition, p.InSync, p.Replicas)
+			}
 			if p.Error != "" {
 				n, example = n+1, fmt.Sprintf("%s-%d", t.Name, p.Partition)
 			}
 		}
+	}
+	if partitions > 0 {
+		d.copies(under, short)
 	}
 	d.partitionsStopped(n, example)
 	return partitions

@@ -251,7 +251,7 @@ func (k *kafka) Topics(ctx context.Context, name string) ([]admin.Topic, error) 
 			at.Partitions = append(at.Partitions, admin.Partition{
 				Partition: p.Partition, Messages: p.Messages, FirstSeq: p.FirstSeq, LastSeq: p.LastSeq, Bytes: p.Bytes,
 				Stream: p.Stream, Subject: p.Subject, StartOffset: int64(p.Start), EndOffset: int64(p.End),
-				Leader: k.broker.Leader(t.ID, p.Partition), Replicas: p.Replicas, InSync: p.InSync, Error: p.Stopped,
+				Leader: k.broker.Leader(t.ID, p.Partition), Replicas: p.Replicas, InSync: p.InSync, StreamLeader: p.StoreLeader, Error: p.Stopped,
 			})
 		}
 		out = append(out, at)

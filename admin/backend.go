@@ -103,12 +103,15 @@ type Partition struct {
 	Stream    string `json:"stream"`
 	Subject   string `json:"subject"`
 
-	StartOffset int64  `json:"start_offset"`
-	EndOffset   int64  `json:"end_offset"`
-	Leader      int32  `json:"leader"`
-	Replicas    int    `json:"replicas"`
-	InSync      int    `json:"in_sync"`
-	Error       string `json:"error,omitempty"` // why the partition is not served
+	StartOffset int64 `json:"start_offset"`
+	EndOffset   int64 `json:"end_offset"`
+	Leader      int32 `json:"leader"`
+	Replicas    int   `json:"replicas"`
+	InSync      int   `json:"in_sync"`
+	// StreamLeader is the NATS server that leads the stream; "" if none does, or
+	// if there is only one server.
+	StreamLeader string `json:"stream_leader,omitempty"`
+	Error        string `json:"error,omitempty"` // why the partition is not served
 }
 
 // Offset is one element of GET /v1/stream/groups.

@@ -165,6 +165,9 @@ func (b *Broker) Start(ctx context.Context) error {
 	b.mu.Lock()
 	b.ready = true
 	b.mu.Unlock()
+	if b.reg != nil {
+		b.reg.MustRegister(newCopiesMetrics(b))
+	}
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 func (b *Broker) maintain(ctx context.Context) {
 	ctx, b.idle = context.WithCancel(ctx)
 	cleaner := clean.New(clean.Deps{
-		Store: b.store, Subjects: b.cfg.Prefix + ".>", Partitions: b.retained, Lease: b.lease, Ahead: b.cluster.Ahead,
+		Store: b.host, Subjects: b.cfg.Prefix + ".>", Partitions: b.retained, Lease: b.lease, Ahead: b.cluster.Ahead,
 		Logger: b.component("clean")})
 	b.maintaining.Go(func() { b.check("maintenance lease", ctx, b.lease.Run(ctx)) })
 	b.maintaining.Go(func() { b.check("retention", ctx, cleaner.Run(ctx)) })

@@ -47,7 +47,9 @@ type Bounds struct {
 	Bytes       uint64
 	LastTime    time.Time // store time of the last message ever stored; zero if none
 	Replicas    int       // configured
-	InSync      int       // replicas the leader calls current, itself included
+	InSync      int       // replicas that are up to date, the leader included
+	Offline     int       // replicas on servers that are away
+	Leader      string    // name of the leader's server; "" if it has none
 }
 
 // Limit bounds a Read: it stops at MaxBytes (at least one message is returned)

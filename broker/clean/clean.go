@@ -25,7 +25,7 @@ const (
 
 // Deps are what a Cleaner works with.
 type Deps struct {
-	Store pubsub.Store
+	Store Store
 	// Subjects matches the subjects of all partitions.
 	Subjects string
 	// Partitions opens all partitions of the active topics.
@@ -49,6 +49,11 @@ type Lease interface {
 	Outgrow(ctx context.Context, term uint64) error
 }
 
+// Store lists logs; partition.Host is the real one.
+type Store interface {
+	Logs(ctx context.Context, filter string) (logs []pubsub.LogInfo, missing []string, err error)
+}
+
 // Partition is one partition; partition.Partition is the real one.
 type Partition interface {
 	// Stream is the name of its stream.
@@ -58,7 +63,10 @@ type Partition interface {
 	String() string
 }
 
-var _ Partition = (*partition.Partition)(nil)
+var (
+	_ Partition = (*partition.Partition)(nil)
+	_ Store     = (*partition.Host)(nil)
+)
 
 // Cleaner goes over all partitions from time to time. Make it with New.
 type Cleaner struct{ d Deps }

@@ -401,19 +401,6 @@ func (p *Partition) commit(g *group) {
 	}
 }
 
-// insync reports whether an acknowledgement stands for min.insync.replicas: the
-// store gives it once a majority of the stream's replicas have the message. More
-// than there are replicas means all of them (Partition.effectiveMinIsr).
-func (p *Partition) insync() bool {
-	n := p.Config().MinInsync
-	if n <= 1 {
-		return true
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.replicas == 0 || min(n, p.replicas) <= p.replicas/2+1
-}
-
 // appendOnce sends the message once.
 func (p *Partition) appendOnce(ctx context.Context, g *group, e pubsub.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)

@@ -76,6 +76,7 @@ type Host struct {
 	// snapshotSlots bounds how many snapshots are written at the same time.
 	snapshotSlots chan struct{}
 	listing       atomic.Bool // checkAll runs
+	copies        copies
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -180,6 +181,7 @@ func (h *Host) Close(id types.TopicID, n int32) {
 	}
 	h.mu.Unlock()
 	if p != nil {
+		h.forget(p.log.Name())
 		p.close()
 	}
 }
@@ -274,6 +276,7 @@ const listAbove = 16
 
 func (h *Host) tick() {
 	now := h.clock()
+	h.tickCopies(now)
 	var check []*Partition
 	for _, p := range h.all() {
 		if p.tick(now) {
@@ -311,7 +314,7 @@ func (h *Host) checkAll(ps []*Partition) {
 		}
 		p.mu.Unlock()
 	}
-	logs, _, err := h.store.Logs(ctx, h.list)
+	logs, _, err := h.Logs(ctx, h.list)
 	if err != nil {
 		logs = nil
 	}
@@ -505,13 +508,13 @@ func (h *Host) Destroy(ctx context.Context, s DestroySpec) error {
 // Status describes the partition to operators, from the leader.
 func (p *Partition) Status(ctx context.Context) (Status, error) {
 	err := p.sync(ctx)
-	b, berr := p.log.Bounds(ctx)
+	b, berr := p.leaderBounds(ctx)
 	if berr != nil {
 		return Status{}, missingLog(berr)
 	}
 	s := Status{
 		Messages: b.Messages, Bytes: b.Bytes, FirstSeq: uint64(b.First), LastSeq: uint64(b.Last),
-		Replicas: b.Replicas, InSync: b.InSync, Start: types.NoOffset, End: types.NoOffset,
+		Replicas: b.Replicas, InSync: b.InSync, Offline: b.Offline, StoreLeader: b.Leader, Start: types.NoOffset, End: types.NoOffset,
 		Stopped: p.stopMessage(),
 	}
 	p.mu.Lock()

@@ -131,8 +131,7 @@ func (p *Partition) tick(now time.Time) (check bool) {
 	waiting := len(p.waiters) > 0
 	idle := p.follow.on && !waiting && now.Sub(p.interest) > followFor
 	check = waiting && p.stop == nil && p.st != nil && (!p.follow.sure || now.Sub(p.checked) >= checkEvery)
-	// Somebody may have changed the stream's replicas.
-	check = check || p.snap.mine && p.stop == nil && p.st != nil && p.Config().MinInsync > 1 && now.Sub(p.checked) >= checkEvery
+	check = check || p.stop == nil && p.st != nil && p.watchesCopiesLocked(now)
 	start := waiting && !p.follow.on
 	snapshot := p.snap.due(now)
 	p.rivals.forget(now)

@@ -59,7 +59,7 @@ func (p *Partition) open(ctx context.Context) error {
 // store has said something. again asks for a newer record.
 func (p *Partition) openFrom(ctx context.Context, r *record, heard func()) (again bool, err error) {
 	bound, cancel := context.WithTimeout(ctx, askTimeout)
-	b, err := p.log.Bounds(bound)
+	b, err := p.leaderBounds(bound)
 	cancel()
 	if err != nil {
 		return false, missingLog(err)
@@ -249,7 +249,7 @@ func (p *Partition) hole(ctx context.Context, seq pubsub.Seq, b pubsub.Bounds) (
 		if !errors.Is(err, pubsub.ErrNotFound) {
 			return false, err
 		}
-		if b, err = p.log.Bounds(ctx); err != nil {
+		if b, err = p.leaderBounds(ctx); err != nil {
 			return false, missingLog(err)
 		}
 		if b.Last < seq {

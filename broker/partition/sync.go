@@ -28,7 +28,7 @@ func (p *Partition) bounds(ctx context.Context) (pubsub.Bounds, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	known, loaded := p.seq()
-	b, err := p.log.Bounds(ctx)
+	b, err := p.leaderBounds(ctx)
 	if err != nil {
 		return b, missingLog(err)
 	}

@@ -125,5 +125,7 @@ type Status struct {
 	Messages, Bytes   uint64
 	FirstSeq, LastSeq uint64
 	Replicas, InSync  int
+	Offline           int    // replicas on servers that are away
+	StoreLeader       string // server that leads the stream; "" if none does
 	Stopped           string // why it stopped; "" if it runs
 }

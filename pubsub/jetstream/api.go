@@ -65,8 +65,10 @@ type streamInfo struct {
 	Cluster *struct {
 		Leader   string `json:"leader"`
 		Replicas []struct {
-			Current bool `json:"current"`
-			Offline bool `json:"offline"`
+			Current bool          `json:"current"`
+			Offline bool          `json:"offline"`
+			Active  time.Duration `json:"active"` // since it was last heard of
+			Lag     uint64        `json:"lag"`    // entries that it has not confirmed
 		} `json:"replicas"`
 	} `json:"cluster"`
 }

@@ -177,14 +177,26 @@ func bounds(si streamInfo) pubsub.Bounds {
 		b.LastTime = si.State.LastTime
 	}
 	if si.Cluster != nil {
+		b.Leader = si.Cluster.Leader
 		for _, r := range si.Cluster.Replicas {
-			if r.Current && !r.Offline {
+			switch {
+			case r.Offline:
+				b.Offline++
+			case r.Active <= silentFor && (r.Current || r.Lag <= inFlight):
 				b.InSync++
 			}
 		}
 	}
 	return b
 }
+
+// A replica is in sync while it is heard of and has all but what is on its way.
+// The leader's own word is coarser: under load it calls one that confirms last not
+// current, and one that was just frozen current for ten seconds.
+const (
+	silentFor = 5 * time.Second // heartbeats are a second apart
+	inFlight  = 256
+)
 
 // Logs implements pubsub.Store.
 func (st *Store) Logs(ctx context.Context, filter string) (logs []pubsub.LogInfo, missing []string, err error) {

@@ -70,6 +70,8 @@ type stream struct {
 	lastTime time.Time
 	bytes    uint64
 	trimmed  []pubsub.Message // only with Config.Remember
+	behind   int              // replicas that are not in sync
+	offline  int              // those of them that are away
 }
 
 // find is the index of the first message with sequence >= seq.
@@ -91,12 +93,22 @@ func (s *stream) find(seq pubsub.Seq) int {
 func (s *stream) bounds() pubsub.Bounds {
 	b := pubsub.Bounds{
 		First: s.last + 1, Last: s.last, Messages: uint64(len(s.messages)), Bytes: s.bytes,
-		LastTime: s.lastTime, Replicas: s.config.Replicas, InSync: s.config.Replicas,
+		LastTime: s.lastTime, Replicas: s.config.Replicas, InSync: s.config.Replicas - s.behind, Offline: s.offline, Leader: "memory",
 	}
 	if len(s.messages) > 0 {
 		b.First = s.messages[0].Seq
 	}
 	return b
+}
+
+// SetBehind makes so many replicas of a log lag, of which some are on servers that
+// are away. It is only told: nothing else changes.
+func (s *Server) SetBehind(log string, behind, offline int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.logs[log]; l != nil {
+		l.behind, l.offline = behind, offline
+	}
 }
 
 func size(m pubsub.Message) uint64 { return uint64(headerSize(m.Header) + len(m.Data) + 30) }

@@ -1,0 +1,149 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/pubsub/memory"
+)
+
+// TestMinInsyncOfRealCopies: acks=all is refused while fewer copies are up to date
+// than the topic wants, at most some seconds after they went and until a second or
+// two after they are back; who does not ask for all is not held to it; and what
+// cannot be known is tried.
+func TestMinInsyncOfRealCopies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{MaxReplicas: 3})
+		var away atomic.Bool
+		g := w.gateway(memory.Faults{Bounds: func(memory.Op) (f memory.ReadFault) {
+			if away.Load() {
+				f.Err = pubsub.ErrUnavailable
+			}
+			return f
+		}})
+		run(t, g)
+		g.configure(func(c *Config) { c.MinInsync = 2 })
+		send := func(all bool) error { return g.produce(AppendRequest{Records: batch(1), AcksAll: all}).Err }
+		// after repeats a write with acks=all until it gets what is wanted.
+		after := func(want error, atMost time.Duration) {
+			t.Helper()
+			began := time.Now()
+			for {
+				err := send(true)
+				if errors.Is(err, want) || want == nil && err == nil {
+					break
+				}
+				if time.Since(began) > atMost {
+					t.Fatalf("%v after %v, want %v", err, time.Since(began), want)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+		for range 3 {
+			w.server.SetBehind(testLog, 1, 1) // two of three are enough
+			time.Sleep(checkEvery + time.Second)
+			if err := send(true); err != nil {
+				t.Fatalf("two copies of three: %v", err)
+			}
+			w.server.SetBehind(testLog, 2, 1)
+			after(kerr.NotEnoughReplicas, checkEvery+2*time.Second)
+			before := len(w.server.Messages(testLog))
+			if err := send(true); !errors.Is(err, kerr.NotEnoughReplicas) || len(w.server.Messages(testLog)) != before {
+				t.Fatalf("one copy of three: %v, %d messages after %d", err, len(w.server.Messages(testLog)), before)
+			}
+			if err := send(false); err != nil {
+				t.Fatalf("acks=1 on one copy of three: %v", err)
+			}
+			w.server.SetBehind(testLog, 0, 0)
+			after(nil, shortEvery+2*time.Second)
+		}
+		// Old knowledge counts for nothing.
+		w.server.SetBehind(testLog, 2, 2)
+		after(kerr.NotEnoughReplicas, checkEvery+2*time.Second)
+		away.Store(true)
+		after(nil, copiesFor+2*time.Second)
+	})
+}
+
+// TestCopies: what is known of copies comes from any answer, from one listing at a
+// time and only while somebody wants to know; a stream without a leader is told
+// apart from one that has all its copies.
+func TestCopies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := memory.NewServer(memory.Config{MaxReplicas: 3})
+		var listings atomic.Int64
+		var deny atomic.Bool
+		c := server.Client(memory.Faults{Find: func(memory.Op) (f memory.ReadFault) {
+			listings.Add(1)
+			f.Deny = deny.Load()
+			return f
+		}})
+		tab, err := c.Table(t.Context(), pubsub.TableConfig{Name: "kafka-partitions"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := NewHost(Env{Store: c, Records: tab, Gateway: "g", Subjects: "kafka.>"})
+		g := &gateway{w: &world{t: t, server: server}, client: c, host: h}
+		run(t, g)
+		name := func(i int) string { return fmt.Sprintf("kafka-t-%d", i) }
+		for i := range 50 {
+			if err := c.CreateLog(t.Context(), pubsub.LogConfig{Name: name(i), Subject: fmt.Sprintf("kafka.t.%d", i), Replicas: 3}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if n := listings.Load(); n != 0 {
+			t.Errorf("%d listings although nobody wants to know", n)
+		}
+		if c, ok := h.Copies(name(0)); ok {
+			t.Errorf("known from nowhere: %+v", c)
+		}
+		server.SetBehind(name(7), 1, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for range 10 { // one listing serves all who come
+			go h.RefreshCopies(ctx)
+		}
+		h.RefreshCopies(ctx)
+		if n := listings.Load(); n != 1 {
+			t.Errorf("%d listings for one question", n)
+		}
+		for i, want := range map[int]Copies{0: {Replicas: 3, InSync: 3}, 7: {Replicas: 3, InSync: 2, Offline: 1}} {
+			c, ok := h.Copies(name(i))
+			if c.At = (time.Time{}); !ok || c != want || c.Under() != (want.InSync < 3) {
+				t.Errorf("copies of %d: %+v, %v", i, c, ok)
+			}
+		}
+		time.Sleep(copiesFor + 2*time.Second)
+		server.SetBehind(name(7), 0, 0)
+		deny.Store(true)
+		time.Sleep(copiesFor + 2*time.Second)
+		if c, _ := h.Copies(name(0)); !c.Silent || !c.Under() || c.InSync != 3 {
+			t.Errorf("a stream that does not answer: %+v", c)
+		}
+		deny.Store(false)
+		time.Sleep(copiesFor + 2*time.Second)
+		if c, _ := h.Copies(name(7)); c.Under() || c.InSync != 3 {
+			t.Errorf("all are back: %+v", c)
+		}
+		listings.Store(0)
+		time.Sleep(time.Minute)
+		if n := listings.Load(); n < 4 || n > 7 {
+			t.Errorf("%d listings in a minute", n)
+		}
+		time.Sleep(copiesWanted)
+		listings.Store(0)
+		time.Sleep(time.Hour)
+		if n := listings.Load(); n != 0 {
+			t.Errorf("%d listings in an hour in which nobody wants to know", n)
+		}
+	})
+}
