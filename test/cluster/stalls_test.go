@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// fault is something that was done, and until when.
+type fault struct {
+	kind  string
+	what  string // to whom
+	began time.Time
+	ended time.Time // zero while it lasts
+}
+
+// stall is an operation that took long.
+type stall struct {
+	op    string
+	began time.Time
+	took  time.Duration
+	about string
+}
+
+// watch collects faults and long operations, and says in the end which fault
+// made clients wait how long.
+type watch struct {
+	mu     sync.Mutex
+	faults []*fault                 // guards: in the order they began
+	stalls map[string][]stall       // guards: by operation, those above noticeable
+	worst  map[string]time.Duration // guards: the longest of each operation
+	counts map[string]int           // guards: faults by kind, operations by name
+}
+
+// noticeable is from where on an operation is kept.
+const noticeable = 300 * time.Millisecond
+
+// settle is how long after its end a fault may still be the cause of something
+// that begins then: membership, leaders, back-off of clients.
+const settle = 5 * time.Second
+
+func newWatch() *watch {
+	return &watch{stalls: map[string][]stall{}, worst: map[string]time.Duration{}, counts: map[string]int{}}
+}
+
+func (w *watch) begin(kind, what string) *fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := &fault{kind: kind, what: what, began: time.Now()}
+	w.faults = append(w.faults, f)
+	w.counts[kind]++
+	return f
+}
+
+func (w *watch) end(f *fault) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f.ended = time.Now()
+}
+
+// took notes an operation that began then and has just ended.
+func (w *watch) took(op string, began time.Time, about string) {
+	w.note(op, began, time.Since(began), about)
+}
+
+func (w *watch) note(op string, began time.Time, d time.Duration, about string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.worst[op] = max(w.worst[op], d)
+	w.counts[op]++
+	if d >= noticeable {
+		w.stalls[op] = append(w.stalls[op], stall{op, began, d, about})
+	}
+}
+
+// causes are the kinds of faults that overlap an operation.
+func (w *watch) causes(s stall) []string {
+	var kinds []string
+	for _, f := range w.faults {
+		ended := f.ended
+		if ended.IsZero() {
+			ended = time.Now()
+		}
+		if f.began.Before(s.began.Add(s.took)) && ended.Add(settle).After(s.began) && !slices.Contains(kinds, f.kind) {
+			kinds = append(kinds, f.kind)
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+// limits are how long clients may wait for an operation, where one kind of fault
+// alone is the cause.
+var limits = map[string]map[string]time.Duration{
+	killGateway: {opProduce: 2 * time.Second, opFetch: 2 * time.Second, opCommit: 4 * time.Second},
+	termGateway: {opProduce: 2 * time.Second, opFetch: 2 * time.Second, opCommit: 4 * time.Second},
+	killNATS:    {opProduce: 12 * time.Second, opFetch: 12 * time.Second, opCommit: 12 * time.Second},
+	stepDown:    {opProduce: 12 * time.Second, opFetch: 12 * time.Second, opCommit: 12 * time.Second},
+}
+
+// report prints the longest stalls by operation and cause; with judge those above
+// the limits fail the test.
+func (w *watch) report(t *testing.T, judge bool) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	type row struct {
+		op, cause string
+		n         int
+		worst     stall
+	}
+	rows := map[string]*row{}
+	for _, ss := range w.stalls {
+		for _, s := range ss {
+			causes := w.causes(s)
+			cause := strings.Join(causes, " + ")
+			if cause == "" {
+				cause = "no fault"
+			}
+			r := rows[s.op+cause]
+			if r == nil {
+				r = &row{op: s.op, cause: cause}
+				rows[s.op+cause] = r
+			}
+			r.n++
+			if s.took > r.worst.took {
+				r.worst = s
+			}
+		}
+	}
+	var lines []string
+	for _, r := range slices.SortedFunc(maps.Values(rows), func(a, b *row) int {
+		return cmp.Or(cmp.Compare(a.op, b.op), cmp.Compare(b.worst.took, a.worst.took))
+	}) {
+		lines = append(lines, fmt.Sprintf("  %-7s longest %7v, %5d above %v: %s (%s)", r.op, r.worst.took.Round(time.Millisecond), r.n, noticeable, r.cause, r.worst.about))
+		if limit := limits[r.cause][r.op]; judge && limit > 0 && r.worst.took > limit {
+			t.Errorf("%s waited %v after %s, %v are allowed: %s", r.op, r.worst.took.Round(time.Millisecond), r.cause, limit, r.worst.about)
+		}
+	}
+	var counts []string
+	for _, k := range slices.Sorted(maps.Keys(w.counts)) {
+		counts = append(counts, fmt.Sprintf("%s %d", k, w.counts[k]))
+	}
+	t.Logf("%s\nstalls:\n%s", strings.Join(counts, ", "), strings.Join(lines, "\n"))
+}
