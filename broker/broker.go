@@ -62,7 +62,7 @@ type Broker struct {
 	cluster *cluster.Cluster
 	host    *partition.Host
 	topics  *topic.Topics
-	groups  *group.Coordinator
+	groups  *group.Forwarder
 	offsets *offsets.View
 
 	// unhand ends taking over appends of other gateways; nil before it began.
@@ -141,9 +141,10 @@ func (b *Broker) Start(ctx context.Context) error {
 		Cluster: b.meta.ClusterID, Incarnation: func() string { return b.cluster.Self().Incarnation },
 		MayAdopt: b.cluster.Ended, Fresh: b.cluster.Fresh, Maintains: b.maintains,
 		Broker: func(id int32) bool { return id == SharedNode }, Logger: b.component("topic")})
-	b.groups = group.New(b.cfg.Group, group.Deps{
-		Table: tables["consumer-offsets"], Members: b.cluster, Replicated: b.cfg.Replicas > 1,
-		Logger: b.component("group"), Registerer: b.reg})
+	b.groups = group.NewForwarder(group.New(b.cfg.Group, group.Deps{
+		Table: tables["consumer-offsets"], Members: b.cluster, Calls: b.cluster, Replicated: b.cfg.Replicas > 1,
+		Code:   func(err error) int16 { return b.Code(err, true) },
+		Logger: b.component("group"), Registerer: b.reg}))
 	b.offsets = offsets.New(offsets.Deps{
 		Table: tables["consumer-offsets"], Cluster: b.meta.ClusterID, Replicas: b.cfg.Replicas, Logger: b.component("offsets")})
 	b.topics.OnChange(b.topicChanged)

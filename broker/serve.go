@@ -235,7 +235,7 @@ func (b *Broker) CommittedOffsets(t *topic.Topic, n int32) (*offsets.View, error
 }
 
 // Groups are the consumer groups.
-func (b *Broker) Groups() *group.Coordinator { return b.groups }
+func (b *Broker) Groups() *group.Forwarder { return b.groups }
 
 // topicChanged follows the life of a topic in what hangs on it.
 func (b *Broker) topicChanged(old, now *topic.Topic) {

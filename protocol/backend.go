@@ -98,7 +98,7 @@ type Partitions interface {
 	Partition(ctx context.Context, t *topic.Topic, n int32) (Partition, error)
 }
 
-// Groups are the consumer groups; group.Coordinator is the real one.
+// Groups are the consumer groups; group.Forwarder is the real one.
 type Groups interface {
 	Join(ctx context.Context, r group.JoinRequest) group.JoinResponse
 	Sync(ctx context.Context, r group.SyncRequest) group.SyncResponse

@@ -24,6 +24,7 @@ type event[S State] struct {
 	load    bool // only take the record over
 	ifHeld  bool // do not load for this
 	release bool // let go of it
+	movable bool // release only if nobody would notice; else errInUse
 	drop    bool // forget it
 
 	started atomic.Bool // set once, by the turn or by who gave up waiting
@@ -169,12 +170,14 @@ func (c *cell[S]) standStill() {
 func (c *cell[S]) turn(batch []*event[S]) {
 	var release, drop, tick bool
 	run := batch[:0]
-	var releases []*event[S]
+	var releases, moves []*event[S]
 	wanted := false
 	for _, ev := range batch {
 		switch {
 		case ev.drop:
 			drop = true
+		case ev.release && ev.movable:
+			moves = append(moves, ev)
 		case ev.release:
 			release = true
 			releases = append(releases, ev)
@@ -190,6 +193,15 @@ func (c *cell[S]) turn(batch []*event[S]) {
 		for _, ev := range run {
 			ev.finish(err)
 		}
+	}
+	switch {
+	case drop || release:
+	case len(moves) > 0 && len(run) == 0 && c.movable():
+		releases, release = append(releases, moves...), true
+		moves = nil
+	}
+	for _, ev := range moves {
+		ev.finish(errInUse)
 	}
 	switch {
 	case drop:
@@ -326,6 +338,7 @@ func (c *cell[S]) save(ctx context.Context, release bool) error {
 	if !c.exists {
 		env.Birth = rev
 		c.exists = true
+		c.r.place(c.key)
 	}
 	c.env = env
 	c.show()
@@ -376,6 +389,7 @@ func (c *cell[S]) whoOwns(cause error) error {
 	if err != nil {
 		return err
 	}
+	c.r.index.put(v, false)
 	if !c.exists || env.Owner != c.env.Owner {
 		return ErrNotOwner
 	}
@@ -407,7 +421,16 @@ func (c *cell[S]) release() error {
 		}
 	}
 	c.drop(ErrNotOwner)
+	if err != nil {
+		c.r.orphans.Store(true) // it may be ours still
+		c.r.nudge()
+	}
 	return err
+}
+
+// movable reports that the record may go to another gateway now.
+func (c *cell[S]) movable() bool {
+	return c.has && c.exists && !c.stall && (c.r.c.Movable == nil || c.r.c.Movable(c.state))
 }
 
 func (c *cell[S]) show() {

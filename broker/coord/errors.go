@@ -12,6 +12,8 @@ var (
 	ErrStale = errors.New("ownership cannot be proven at the moment")
 	// ErrLoading: the record was taken over and is not read yet.
 	ErrLoading = errors.New("the record is being loaded")
+	// errInUse: the record cannot go to another gateway at the moment.
+	errInUse = errors.New("the record is in use")
 	// ErrVersion: the record was written in a format that is not known here. It
 	// is left alone.
 	ErrVersion = errors.New("stored in an unknown format version")

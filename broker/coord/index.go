@@ -3,6 +3,7 @@ package coord
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/hanzoai/stream/pubsub"
 )
@@ -28,11 +29,20 @@ type index struct {
 	// gone keeps the revisions of delete markers of our own that the watch has
 	// not shown yet, so that a deleted record does not come back for a moment.
 	gone map[string]pubsub.Rev
+	// orphan has when records were first found that another gateway should have
+	// taken over, as of a revision.
+	orphan map[string]since
 	// seen, while a watch starts over, has the keys it delivered.
 	seen map[string]struct{}
 }
 
+type since struct {
+	rev pubsub.Rev
+	at  time.Time
+}
+
 func (x *index) init() {
+	x.orphan = make(map[string]since)
 	x.entries = make(map[string]Entry)
 	x.gone = make(map[string]pubsub.Rev)
 }
@@ -54,6 +64,7 @@ func (x *index) put(v pubsub.Value, watched bool) (e Entry, ok bool) {
 	if v.Rev < x.entries[v.Key].Rev {
 		return e, false
 	}
+	delete(x.orphan, v.Key)
 	if v.Deleted {
 		delete(x.entries, v.Key)
 		if !watched {
@@ -65,6 +76,26 @@ func (x *index) put(v pubsub.Value, watched bool) (e Entry, ok bool) {
 	e = Entry{Key: v.Key, Owner: o, Released: released, Known: known, Header: v.Header, Rev: v.Rev}
 	x.entries[v.Key] = e
 	return e, true
+}
+
+func (x *index) get(key string) (Entry, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e, ok := x.entries[key]
+	return e, ok
+}
+
+// waited reports that d has passed since it was first asked for this record as
+// it is.
+func (x *index) waited(e Entry, d time.Duration) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	o, ok := x.orphan[e.Key]
+	if !ok || o.rev != e.Rev {
+		x.orphan[e.Key] = since{e.Rev, time.Now()}
+		return false
+	}
+	return time.Since(o.at) >= d
 }
 
 // unreadable notes that nobody here need try to adopt the record as it is.
@@ -91,6 +122,7 @@ func (x *index) synced() {
 		for key := range x.entries {
 			if _, ok := x.seen[key]; !ok {
 				delete(x.entries, key)
+				delete(x.orphan, key)
 			}
 		}
 		x.seen = nil

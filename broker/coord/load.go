@@ -59,6 +59,7 @@ func (c *cell[S]) takeOver(ctx context.Context) error {
 	}
 	self := c.r.c.Members.Self()
 	if !env.Released && env.Owner.Identity() != self && !c.r.c.Members.MayAdopt(env.Owner.Identity()) {
+		c.r.index.put(v, false) // so that it is known who
 		return ErrNotOwner
 	}
 	before := env
@@ -97,6 +98,7 @@ func (c *cell[S]) takeOver(ctx context.Context) error {
 	}
 	c.state.Start(time.Now(), c.env)
 	c.show()
+	c.r.place(c.key)
 	c.r.c.Logger.LogAttrs(ctx, slog.LevelDebug, "record taken over", slog.String("key", c.key),
 		slog.Int("node", int(before.Owner.Node)), slog.Uint64("term", c.env.Owner.Term), slog.Bool("released", before.Released))
 	return nil

@@ -16,6 +16,8 @@ type Membership interface {
 	// MayAdopt reports that the named incarnation is dead, gone or has let go,
 	// and that the time it must be waited for has passed.
 	MayAdopt(owner cluster.Identity) bool
+	// Peers lists the gateways that live, this one included once it is known to.
+	Peers() []cluster.Peer
 	// Changed is closed at the next change of anything above.
 	Changed() <-chan struct{}
 }

@@ -29,6 +29,12 @@ type Config[S State] struct {
 	// LoadWait is how long an event waits for its record to be loaded before it
 	// is answered with ErrLoading. Default 3 s.
 	LoadWait time.Duration
+	// RouteWait is how long Route waits for somebody to serve a record. Default
+	// 5 s: a dead owner's time-to-live, and what taking over takes.
+	RouteWait time.Duration
+	// Movable says that a held state may go to another gateway without anybody
+	// noticing: nothing is lost that only memory has. nil: always.
+	Movable func(S) bool
 	// Adopt says which records are taken over as soon as their owner is dead,
 	// without being asked for; nil means none.
 	Adopt func(Entry) bool
@@ -43,15 +49,18 @@ type Runtime[S State] struct {
 	index  index
 	ready  chan struct{} // closed by Run when the index is complete
 
-	mu       sync.Mutex // guards: cells, stalled, draining, stopped
-	cells    map[string]*cell[S]
-	stalled  map[*cell[S]]struct{}
-	draining bool
-	stopped  bool
-	wg       sync.WaitGroup // turns in progress
-	wake     chan struct{}  // capacity 1: something stalled, or became an orphan
-	orphans  atomic.Bool    // there may be records to adopt
-	loads    chan struct{}  // capacity 64: records being loaded at a time
+	leaving context.Context // ends when Drain begins, or with Run
+	leave   context.CancelFunc
+
+	mu        sync.Mutex // guards: cells, stalled, stopped; and what leaving's end means for cells
+	cells     map[string]*cell[S]
+	stalled   map[*cell[S]]struct{}
+	stopped   bool
+	wg        sync.WaitGroup // turns in progress
+	wake      chan struct{}  // capacity 1: something stalled, or became an orphan
+	misplaced chan struct{}  // capacity 1: a record came here that another gateway should have
+	orphans   atomic.Bool    // there may be records to adopt
+	loads     chan struct{}  // capacity 64: records being loaded at a time
 }
 
 // New makes a Runtime. Nothing happens before Run.
@@ -65,27 +74,32 @@ func New[S State](c Config[S]) *Runtime[S] {
 	if c.LoadWait <= 0 {
 		c.LoadWait = 3 * time.Second
 	}
+	if c.RouteWait <= 0 {
+		c.RouteWait = 5 * time.Second
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &Runtime[S]{
-		c:       c,
-		ready:   make(chan struct{}),
-		cells:   make(map[string]*cell[S]),
-		stalled: make(map[*cell[S]]struct{}),
-		wake:    make(chan struct{}, 1),
-		loads:   make(chan struct{}, 64),
+		c:         c,
+		ready:     make(chan struct{}),
+		cells:     make(map[string]*cell[S]),
+		stalled:   make(map[*cell[S]]struct{}),
+		wake:      make(chan struct{}, 1),
+		misplaced: make(chan struct{}, 1),
+		loads:     make(chan struct{}, 64),
 	}
 	r.index.init()
 	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.leaving, r.leave = context.WithCancel(r.ctx)
 	return r
 }
 
 // Ready is closed when every record of the table is known to List.
 func (r *Runtime[S]) Ready() <-chan struct{} { return r.ready }
 
-// Run watches the table, adopts what dead gateways owned and keeps timers
-// going, until ctx ends; then it drops every record without a word to the store
+// Run watches the table, adopts what dead gateways owned, gives to others what
+// they should have and keeps timers going, until ctx ends; then it drops every record without a word to the store
 // (see Drain) and waits until all turns have ended. It is called once.
 func (r *Runtime[S]) Run(ctx context.Context) error {
 	defer r.stop()
@@ -96,6 +110,7 @@ func (r *Runtime[S]) Run(ctx context.Context) error {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { watch <- r.watch(ctx) })
+	wg.Go(func() { r.spread(ctx) })
 	return r.tend(ctx, watch)
 }
 
@@ -181,7 +196,8 @@ func (r *Runtime[S]) consider(e Entry) bool {
 	if r.c.Adopt == nil || e.unreadable || !r.c.Adopt(e) || r.Holds(e.Key) {
 		return false
 	}
-	if r.c.Members.Fresh() && r.Adoptable(e) {
+	ours := e.Owner.Identity() == r.c.Members.Self()
+	if r.c.Members.Fresh() && r.Adoptable(e) && (ours || r.first(e)) {
 		if c := r.cell(e.Key); c != nil {
 			c.enqueue(&event[S]{load: true})
 		}
@@ -238,18 +254,9 @@ func (r *Runtime[S]) Do(ctx context.Context, key string, fn func(*Turn[S])) erro
 // Each runs fn in turn on every record that this gateway holds at the moment,
 // one after the other, and returns the first error that concerns them all.
 func (r *Runtime[S]) Each(ctx context.Context, fn func(*Turn[S])) error {
-	r.mu.Lock()
-	held := make([]*cell[S], 0, len(r.cells))
-	for _, c := range r.cells {
-		held = append(held, c)
-	}
-	r.mu.Unlock()
-	for _, c := range held {
+	for _, c := range r.held() {
 		if ctx.Err() != nil {
 			return ctx.Err()
-		}
-		if !c.held.Load() {
-			continue
 		}
 		ev := &event[S]{ctx: ctx, fn: fn, done: make(chan error, 1), ifHeld: true}
 		if !c.enqueue(ev) {
@@ -279,11 +286,11 @@ func (r *Runtime[S]) Held() map[string]S {
 }
 
 // Drain lets go of all records, so that others adopt them at once: whoever
-// waits gets ErrNotOwner, and so does every later event. It returns when all
+// waits gets ErrNotOwner, in Route too, and so does every later event. It returns when all
 // are released, or ctx's error with the rest kept until somebody may adopt them.
 func (r *Runtime[S]) Drain(ctx context.Context) error {
 	r.mu.Lock()
-	r.draining = true
+	r.leave()
 	evs := make([]*event[S], 0, len(r.cells))
 	cells := make([]*cell[S], 0, len(r.cells))
 	for _, c := range r.cells {
@@ -313,7 +320,8 @@ func (r *Runtime[S]) Drain(ctx context.Context) error {
 // stop ends all turns and drops all states.
 func (r *Runtime[S]) stop() {
 	r.mu.Lock()
-	r.draining, r.stopped = true, true
+	r.leave()
+	r.stopped = true
 	cells := make([]*cell[S], 0, len(r.cells))
 	for _, c := range r.cells {
 		cells = append(cells, c)
@@ -330,7 +338,7 @@ func (r *Runtime[S]) stop() {
 func (r *Runtime[S]) cell(key string) *cell[S] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.draining {
+	if r.drained() {
 		return nil
 	}
 	c := r.cells[key]
@@ -349,11 +357,7 @@ func (r *Runtime[S]) nudge() {
 	}
 }
 
-func (r *Runtime[S]) drained() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.draining
-}
+func (r *Runtime[S]) drained() bool { return r.leaving.Err() != nil }
 
 // Holds reports whether this gateway holds the key's record at the moment.
 func (r *Runtime[S]) Holds(key string) bool {

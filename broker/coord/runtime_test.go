@@ -72,6 +72,7 @@ type members struct {
 	self    cluster.Identity
 	stale   bool
 	adopt   bool
+	peers   []cluster.Peer
 	changed chan struct{}
 }
 
@@ -82,6 +83,7 @@ func (m *members) MayAdopt(cluster.Identity) bool {
 	defer m.mu.Unlock()
 	return m.adopt
 }
+func (m *members) Peers() []cluster.Peer    { m.mu.Lock(); defer m.mu.Unlock(); return m.peers }
 func (m *members) Changed() <-chan struct{} { m.mu.Lock(); defer m.mu.Unlock(); return m.changed }
 
 // set changes something without a signal: freshness ends and begins silently.

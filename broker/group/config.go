@@ -28,6 +28,10 @@ type Config struct {
 	MaxStateBytes int
 	// MaxMetadataBytes bounds the metadata of one commit (offset.metadata.max.bytes).
 	MaxMetadataBytes int
+	// Forward lets requests that reach a gateway which does not own their group
+	// travel to the owner. Without it they are refused with NOT_COORDINATOR, and
+	// clients look for the coordinator, which must then have an address of its own.
+	Forward bool
 	// OffsetsRetention is how long offsets outlive their group's last member,
 	// or their commit if there never was one (offsets.retention.minutes).
 	OffsetsRetention time.Duration
@@ -47,6 +51,7 @@ func DefaultConfig() Config {
 		MaxProtocols:          100,
 		MaxStateBytes:         700 << 10,
 		MaxMetadataBytes:      4096,
+		Forward:               true,
 		OffsetsRetention:      7 * 24 * time.Hour,
 		RetentionInterval:     10 * time.Minute,
 	}

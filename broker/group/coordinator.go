@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/hanzoai/stream/broker/cluster"
 	"github.com/hanzoai/stream/broker/coord"
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/types"
@@ -25,6 +26,12 @@ const maxName = 32767
 type Deps struct {
 	Table   pubsub.Table // kafka-consumer-offsets
 	Members coord.Membership
+	// Calls carries requests to other gateways; nil: there are none.
+	Calls coord.Caller
+	// Code is the code that a client is told of an error, for answers that travel
+	// to another gateway; a failure is logged there. nil: UNKNOWN_SERVER_ERROR for
+	// all but refusals.
+	Code func(error) int16
 	// Replicated says that the table has more than one replica.
 	Replicated bool
 	Logger     *slog.Logger          // nil: silent
@@ -70,6 +77,7 @@ func New(c Config, d Deps) *Coordinator {
 			s.rebalanced = co.metrics.rebalanced
 			return s
 		},
+		Movable: (*State).movable,
 		Adopt: func(e coord.Entry) bool {
 			return e.Header.Get(membersHeader) != "0" || e.Header.Get(deletingHeader) != ""
 		},
@@ -85,7 +93,17 @@ func (co *Coordinator) Run(ctx context.Context) error {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { co.retain(ctx) })
+	// The runtime first: whoever waits for it is answered.
+	defer co.serve()()
 	return co.rt.Run(ctx)
+}
+
+// Owner names the gateway to which requests about a group should go: its living
+// owner or, if nobody has it, the gateway that should be the first to take it
+// over. ok is false if that is not known. Which gateway is told to clients as the
+// coordinator follows from it.
+func (co *Coordinator) Owner(name string) (id cluster.Identity, ok bool) {
+	return co.rt.Owner(pubsub.Token(name))
 }
 
 // Ready is closed when all groups are known to List.

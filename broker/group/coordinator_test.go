@@ -51,6 +51,8 @@ func (m *fakeMembers) MayAdopt(id cluster.Identity) bool {
 	return m.dead[id]
 }
 
+func (m *fakeMembers) Peers() []cluster.Peer { return nil }
+
 func (m *fakeMembers) Changed() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,6 +76,20 @@ type gateway struct {
 	members *fakeMembers
 	client  *memory.Client
 	kill    func() // as SIGKILL: nothing is released
+}
+
+// groups is what clients are served by: a Coordinator or a Forwarder.
+type groups interface {
+	Join(ctx context.Context, r JoinRequest) JoinResponse
+	Sync(ctx context.Context, r SyncRequest) SyncResponse
+	Heartbeat(ctx context.Context, m Membership) error
+	Leave(ctx context.Context, name string, members []LeaveMember) LeaveResponse
+	Commit(ctx context.Context, r CommitRequest) CommitResponse
+	Fetch(ctx context.Context, r FetchRequest) FetchResponse
+	Describe(ctx context.Context, name string) Description
+	List(ctx context.Context, states, types []string) ([]Listing, error)
+	Delete(ctx context.Context, name string) error
+	DeleteOffsets(ctx context.Context, name string, partitions []types.TopicPartition) DeleteOffsetsResponse
 }
 
 func newTestConfig() Config {
@@ -124,7 +140,7 @@ func joinRequest(group, member string) JoinRequest {
 }
 
 // stable makes a group with one member that has its share.
-func stable(t *testing.T, g *gateway, group string) Membership {
+func stable(t *testing.T, g groups, group string) Membership {
 	t.Helper()
 	j := g.Join(t.Context(), joinRequest(group, ""))
 	if j.Err != nil {
@@ -144,7 +160,7 @@ func commitOf(m Membership, topic string, id types.TopicID, offset types.Offset)
 	}}}
 }
 
-func mustCommit(t *testing.T, g *gateway, r CommitRequest) {
+func mustCommit(t *testing.T, g groups, r CommitRequest) {
 	t.Helper()
 	resp := g.Commit(t.Context(), r)
 	if resp.Err != nil {
@@ -157,7 +173,7 @@ func mustCommit(t *testing.T, g *gateway, r CommitRequest) {
 	}
 }
 
-func fetchOne(t *testing.T, g *gateway, group, topic string, id types.TopicID) (types.Offset, error) {
+func fetchOne(t *testing.T, g groups, group, topic string, id types.TopicID) (types.Offset, error) {
 	t.Helper()
 	r := g.Fetch(t.Context(), FetchRequest{Group: group, Partitions: []FetchPartition{{TopicPartition: types.TopicPartition{Topic: topic}, TopicID: id}}})
 	if r.Err != nil {
@@ -166,7 +182,7 @@ func fetchOne(t *testing.T, g *gateway, group, topic string, id types.TopicID) (
 	return r.Offsets[0].Offset, r.Offsets[0].Err
 }
 
-func wantOffset(t *testing.T, g *gateway, group, topic string, id types.TopicID, want types.Offset) {
+func wantOffset(t *testing.T, g groups, group, topic string, id types.TopicID, want types.Offset) {
 	t.Helper()
 	got, err := fetchOne(t, g, group, topic, id)
 	if err != nil || got != want {

@@ -12,8 +12,8 @@ import (
 // DeleteOffsetsResponse answers DeleteOffsets. Err is for the whole group;
 // Partitions are in the order of the request.
 type DeleteOffsetsResponse struct {
-	Err        error
-	Partitions []error
+	Err        error   `json:"-"`
+	Partitions []error `json:"-"`
 }
 
 // DeleteOffsets forgets what a group committed for some partitions, but for

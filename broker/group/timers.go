@@ -114,3 +114,9 @@ func (s *State) Restart(now time.Time) {
 	}
 	s.reckon()
 }
+
+// movable reports that nothing would be lost with this state but what the record
+// has: nobody waits for an answer or for an id to be used.
+func (s *State) movable() bool {
+	return len(s.pending) == 0 && len(s.waiters) == 0 && (s.phase == Stable || s.phase == Empty)
+}

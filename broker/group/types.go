@@ -8,6 +8,10 @@ import (
 
 // Err fields in this package are nil, a *kerr.Error (a refusal) or a failure,
 // which the caller maps to a code.
+//
+// Requests and responses also travel between gateways, of several versions, as
+// JSON under the names that their fields have here (forward_wire.go): fields are
+// added and never renamed.
 
 // Caller says who asks.
 type Caller struct {
@@ -40,7 +44,7 @@ type JoinRequest struct {
 
 // JoinResponse answers a JoinRequest. On an error only Err and Member count.
 type JoinResponse struct {
-	Err            error
+	Err            error `json:"-"`
 	Generation     int32 // -1 with an error
 	ProtocolType   *string
 	Protocol       *string
@@ -81,7 +85,7 @@ type Assignment struct {
 
 // SyncResponse answers a SyncRequest.
 type SyncResponse struct {
-	Err                    error
+	Err                    error `json:"-"`
 	ProtocolType, Protocol *string
 	Assignment             []byte
 }
@@ -95,14 +99,14 @@ type LeaveMember struct {
 
 // LeaveResponse answers LeaveGroup; Members in the order of the request.
 type LeaveResponse struct {
-	Err     error
+	Err     error `json:"-"`
 	Members []LeaveResult
 }
 
 // LeaveResult is the outcome for one member.
 type LeaveResult struct {
 	LeaveMember
-	Err error
+	Err error `json:"-"`
 }
 
 // CommitRequest stores offsets (OffsetCommit). Topics and partitions were
@@ -128,8 +132,8 @@ type CommitPartition struct {
 // CommitResponse: Err is per group (applies to every partition), Partitions in
 // the order of the request.
 type CommitResponse struct {
-	Err        error
-	Partitions []error
+	Err        error   `json:"-"`
+	Partitions []error `json:"-"`
 }
 
 // FetchRequest reads committed offsets of one group (OffsetFetch).
@@ -151,7 +155,7 @@ type FetchPartition struct {
 // FetchResponse: Err for the group; Offsets in the order of the request, or
 // sorted by topic and partition for All.
 type FetchResponse struct {
-	Err     error
+	Err     error `json:"-"`
 	Offsets []CommittedOffset
 }
 
@@ -162,7 +166,7 @@ type CommittedOffset struct {
 	Offset      types.Offset
 	LeaderEpoch int32
 	Metadata    string
-	Err         error
+	Err         error `json:"-"`
 }
 
 // States of a group, spelled as Kafka's tools print them.
@@ -177,7 +181,7 @@ const (
 // Description is a group as DescribeGroups shows it. An unknown group has state
 // Dead and no error; the caller knows which version says 69 instead.
 type Description struct {
-	Err          error
+	Err          error `json:"-"`
 	Group        string
 	State        string
 	ProtocolType string

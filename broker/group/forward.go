@@ -1,0 +1,164 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"unicode/utf8"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/hanzoai/stream/broker/cluster"
+	"github.com/hanzoai/stream/broker/coord"
+	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/types"
+)
+
+// Forwarder is a Coordinator that can be asked about every group: a request about
+// one that another gateway owns travels there, and the answer back. Whoever waits
+// there when its owner dies waits on at the next one, so that clients behind one
+// address notice nothing but the time it takes. With Config.Forward off such a
+// request is NOT_COORDINATOR instead. Methods are as the Coordinator's.
+type Forwarder struct{ *Coordinator }
+
+// NewForwarder makes a Forwarder of a Coordinator, which runs.
+func NewForwarder(co *Coordinator) *Forwarder { return &Forwarder{co} }
+
+// Join implements protocol.Groups.
+func (f *Forwarder) Join(ctx context.Context, r JoinRequest) JoinResponse {
+	r.Caller.mend()
+	mend(&r.Group, &r.Member, r.Instance, &r.ProtocolType, &r.Reason)
+	ps := make([]Protocol, len(r.Protocols))
+	for i, p := range r.Protocols {
+		mend(&p.Name)
+		ps[i] = p
+	}
+	r.Protocols = ps
+	return forward(f, ctx, r.Group, joinMethod, r)
+}
+
+// Sync implements protocol.Groups.
+func (f *Forwarder) Sync(ctx context.Context, r SyncRequest) SyncResponse {
+	r.Membership.mend()
+	mend(r.ProtocolType, r.Protocol)
+	as := make([]Assignment, len(r.Assignments))
+	for i, a := range r.Assignments {
+		mend(&a.Member)
+		as[i] = a
+	}
+	r.Assignments = as
+	return forward(f, ctx, r.Group, syncMethod, r)
+}
+
+// Heartbeat implements protocol.Groups.
+func (f *Forwarder) Heartbeat(ctx context.Context, m Membership) error {
+	m.mend()
+	return forward(f, ctx, m.Group, heartbeatMethod, m).Err
+}
+
+// Leave implements protocol.Groups.
+func (f *Forwarder) Leave(ctx context.Context, name string, members []LeaveMember) LeaveResponse {
+	r := leaveRequest{Group: name, Members: make([]LeaveMember, len(members))}
+	mend(&r.Group)
+	for i, m := range members {
+		mend(&m.Member, m.Instance, &m.Reason)
+		r.Members[i] = m
+	}
+	return forward(f, ctx, r.Group, leaveMethod, r)
+}
+
+// Commit implements protocol.Groups. Offsets of which it is not known whether
+// they were stored are committed again, which changes nothing.
+func (f *Forwarder) Commit(ctx context.Context, r CommitRequest) CommitResponse {
+	r.Caller.mend()
+	r.Membership.mend()
+	ps := make([]CommitPartition, len(r.Partitions))
+	for i, p := range r.Partitions {
+		mend(p.Metadata)
+		ps[i] = p
+	}
+	r.Partitions = ps
+	return forward(f, ctx, r.Group, commitMethod, r)
+}
+
+// Fetch implements protocol.Groups.
+func (f *Forwarder) Fetch(ctx context.Context, r FetchRequest) FetchResponse {
+	mend(&r.Group)
+	return forward(f, ctx, r.Group, fetchMethod, r)
+}
+
+// Delete implements protocol.Groups.
+func (f *Forwarder) Delete(ctx context.Context, name string) error {
+	mend(&name)
+	return forward(f, ctx, name, deleteMethod, nameRequest{name}).Err
+}
+
+// DeleteOffsets implements protocol.Groups.
+func (f *Forwarder) DeleteOffsets(ctx context.Context, name string, partitions []types.TopicPartition) DeleteOffsetsResponse {
+	mend(&name)
+	return forward(f, ctx, name, deleteOffsetsMethod, deleteOffsetsRequest{Group: name, Partitions: partitions})
+}
+
+// Describe implements protocol.Groups: as the owner has it in memory or, if it
+// cannot be asked, as it was stored last.
+func (f *Forwarder) Describe(ctx context.Context, name string) Description {
+	mend(&name)
+	key := pubsub.Token(name)
+	if to, owned := f.rt.LivingOwner(key); owned && f.forwards() && to != f.d.Members.Self() && !f.rt.Holds(key) {
+		if d, err := call(f, ctx, to, describeMethod, nameRequest{name}); err == nil && !errors.Is(d.Err, kerr.NotCoordinator) {
+			return d
+		}
+	}
+	return f.Coordinator.Describe(ctx, name)
+}
+
+func (f *Forwarder) forwards() bool { return f.c.Forward && f.d.Calls != nil }
+
+// forward runs a request about a group where the group is owned.
+func forward[Q, A any](f *Forwarder, ctx context.Context, name string, m *method[Q, A], q Q) A {
+	co, key := f.Coordinator, pubsub.Token(name)
+	if !f.forwards() {
+		if to, ok := co.rt.Owner(key); ok && to != co.d.Members.Self() && !co.rt.Holds(key) {
+			return m.fail(q, kerr.NotCoordinator)
+		}
+		return m.local(co, ctx, q)
+	}
+	var a A
+	err := co.rt.Route(ctx, key, func(ctx context.Context) error {
+		a = m.local(co, ctx, q)
+		return m.elsewhere(&a)
+	}, func(ctx context.Context, to cluster.Identity) (err error) {
+		if a, err = call(f, ctx, to, m, q); err != nil {
+			return err
+		}
+		return m.elsewhere(&a)
+	})
+	if err != nil {
+		return m.fail(q, refusal(err))
+	}
+	return a
+}
+
+// elsewhere is ErrNotOwner if the group, or one of its keys, was found to have
+// another owner.
+func (m *method[Q, A]) elsewhere(a *A) error {
+	for _, err := range m.errs(a, -1) {
+		if errors.Is(*err, kerr.NotCoordinator) {
+			return coord.ErrNotOwner
+		}
+	}
+	return nil
+}
+
+// mend replaces what is not UTF-8 in names that clients chose, as Kafka does when
+// it reads them: they are stored, and travel, as JSON, and have to be the same
+// everywhere.
+func mend(names ...*string) {
+	for _, s := range names {
+		if s != nil && !utf8.ValidString(*s) {
+			*s = string([]rune(*s))
+		}
+	}
+}
+
+func (c *Caller) mend()     { mend(&c.ClientID, &c.Host) }
+func (m *Membership) mend() { mend(&m.Group, &m.Member, m.Instance) }
