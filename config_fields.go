@@ -112,7 +112,7 @@ func (f *field) parse(raw string) (any, error) {
 	switch f.kind {
 	case reflect.TypeFor[string]():
 		if len(f.oneof) > 0 && !slices.Contains(f.oneof, raw) {
-			return nil, fmt.Errorf("%q is not one of %s", raw, strings.Join(f.oneof, ", "))
+			return nil, fmt.Errorf("%q is not one of %s: did you mean %s?", raw, strings.Join(f.oneof, ", "), nearest(raw, f.oneof))
 		}
 		return raw, nil
 	case reflect.TypeFor[logging.Secret]():
@@ -129,6 +129,8 @@ func (f *field) parse(raw string) (any, error) {
 			return nil, fmt.Errorf("%q is not a whole number", raw)
 		}
 		return n, nil
+	case reflect.TypeFor[nodeID]():
+		return parseNodeID(raw)
 	case reflect.TypeFor[byteSize]():
 		return parseByteSize(raw)
 	case reflect.TypeFor[syncMode]():
@@ -175,6 +177,8 @@ func (f *field) within(v any) error {
 func number(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int:
+		return int64(v), true
+	case nodeID:
 		return int64(v), true
 	case byteSize:
 		return int64(v), true

@@ -87,9 +87,10 @@ func TestConfigEveryKeyFromEverySource(t *testing.T) {
 		reflect.TypeFor[string](): "x", reflect.TypeFor[int](): "3", reflect.TypeFor[bool](): "true",
 		reflect.TypeFor[byteSize](): "20MiB", reflect.TypeFor[time.Duration](): "11s",
 		reflect.TypeFor[syncMode](): "3s", reflect.TypeFor[[]string](): "a:1,b:2", reflect.TypeFor[logging.Secret](): "s",
+		reflect.TypeFor[nodeID](): "3",
 	}
 	special := map[string]string{
-		"storage": "memory", "log-level": "warn", "log-format": "text", "max.inflight.per.connection": "7",
+		"storage": "memory", "address-mode": "per-gateway", "log-level": "warn", "log-format": "text", "max.inflight.per.connection": "7",
 		"max.request.elements": "5000", "admin.header.max.bytes": "8KiB", "offsets.retention.minutes": "7", "admin-port": "0",
 		"auto.create.topics.enable": "false",
 	}
@@ -183,13 +184,17 @@ func TestConfigProblems(t *testing.T) {
 		{"number", nil, []string{"STREAM_PORT=abc"}, []string{`port: "abc" is not a whole number (from STREAM_PORT)`}},
 		{"range", []string{"--port", "65536", "--replicas", "0"}, nil, []string{"replicas: 0 is below", "port: 65536 is above the most allowed, 65535"}},
 		{"bool", nil, []string{"STREAM_AUTO_CREATE_TOPICS_ENABLE=si"}, []string{"neither true nor false"}},
-		{"word", []string{"--storage", "tape"}, nil, []string{`"tape" is not one of file, memory`}},
+		{"word", []string{"--storage", "tape"}, nil, []string{`"tape" is not one of file, memory: did you mean file?`}},
 		{"sync", []string{"--sync", "often"}, nil, []string{"neither always nor an interval"}},
 		{"duration", []string{"--shutdown-grace", "5"}, nil, []string{`"5" needs a unit`}},
 		{"size", []string{"--message-max-bytes", "1XB"}, nil, []string{"not a number of bytes"}},
 		{"prefix", []string{"--prefix", "a.b"}, nil, []string{"prefix:"}},
 		{"default partitions", []string{"--num-partitions", "9", "--max-partitions", "8"}, nil, []string{"default partitions 9: use 1 to 8"}},
 		{"node id", []string{"--kafka-property", "broker.id=0"}, nil, []string{"node-id: ids begin at 1"}},
+		{"node id of a pod", []string{"--node-id", "stream"}, nil, []string{`node-id: "stream" is neither a number nor the name of a pod`}},
+		{"node id of a pod beyond", []string{"--node-id", "stream-2147483647"}, nil, []string{"node-id: 2147483648 is above"}},
+		{"address mode", nil, []string{"STREAM_ADDRESS_MODE=per-gatway"}, []string{`"per-gatway" is not one of shared, per-gateway: did you mean per-gateway?`}},
+		{"address of one's own", []string{"--address-mode", "per-gateway", "--host", "0.0.0.0"}, nil, []string{"address-mode: per-gateway needs an address"}},
 		{"host", []string{"--host", "h:1"}, nil, []string{"host:"}},
 		{"advertised", []string{"--advertised-address", "0.0.0.0:1"}, nil, []string{"cannot be connected to"}},
 		{"advertised port", []string{"--advertised-address", "h"}, nil, []string{"not host:port"}},
@@ -390,4 +395,19 @@ func FuzzConfigFile(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A StatefulSet's pods get their ids from their names.
+func TestConfigNodeIDOfPod(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]nodeID{"stream-0": 1, "stream-12": 13, "a-2-b-3": 4, "7": 7, "-1": -1} {
+		if l := loadWith(t, []string{"--node-id", given}, nil); l.NodeID != want || len(l.problems) > 0 {
+			t.Errorf("--node-id %s: %d, problems %q", given, l.NodeID, l.problems)
+		}
+	}
+	for _, bad := range []string{"stream", "stream-", "stream-x", "-", "stream-1x", "stream--1x"} {
+		if l := loadWith(t, []string{"--node-id=" + bad}, nil); len(l.problems) == 0 {
+			t.Errorf("--node-id %s: %d", bad, l.NodeID)
+		}
+	}
 }

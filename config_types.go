@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -45,6 +46,25 @@ func (b byteSize) String() string {
 		}
 	}
 	return strconv.FormatInt(int64(b), 10)
+}
+
+// nodeID is a broker id; -1 is none. It is written as a number or as a name that
+// ends in a dash and an ordinal, which begins at 0 where node ids begin at 1.
+type nodeID int
+
+func parseNodeID(s string) (nodeID, error) {
+	if n, err := strconv.Atoi(s); err == nil {
+		if n == 0 {
+			return 0, errors.New("ids begin at 1: leave it out to have one chosen")
+		}
+		return nodeID(n), nil
+	}
+	if i := strings.LastIndexByte(s, '-'); i > 0 {
+		if n, err := strconv.ParseUint(s[i+1:], 10, 31); err == nil {
+			return nodeID(n) + 1, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is neither a number nor the name of a pod with its ordinal, such as stream-0", s)
 }
 
 // syncMode says when stored data reaches the disk.

@@ -26,9 +26,6 @@ func (l *loaded) validate() {
 	if !prefixPattern.MatchString(l.Prefix) {
 		l.problem("prefix: %q is not 1 to 30 of A-Z, a-z, 0-9 and _", logging.Printable(l.Prefix))
 	}
-	if l.NodeID == 0 {
-		l.problem("node-id: ids begin at 1: leave it out to have one chosen")
-	}
 	l.Host = strings.TrimSuffix(strings.TrimPrefix(l.Host, "["), "]")
 	if strings.ContainsAny(l.Host, " /,\t\r\n") || strings.Contains(l.Host, ":") && net.ParseIP(l.Host) == nil {
 		l.problem("host: %q is not a host name or an address (the port is a key of its own)", logging.Printable(l.Host))
@@ -39,6 +36,9 @@ func (l *loaded) validate() {
 		} else if port == 0 || host == "" || unspecified(host) {
 			l.problem("advertised-address: %q cannot be connected to: name the host and port that clients reach", l.Advertised)
 		}
+	}
+	if l.AddressMode == "per-gateway" && l.Host != "" && l.advertise(l.Port).Host == "" {
+		l.problem("address-mode: per-gateway needs an address of this gateway's own: name it with host or advertised-address, as %s stands for whatever address a client has reached", l.Host)
 	}
 	l.checkBind("bind", l.Bind)
 	l.checkBind("admin-bind", l.AdminBind)

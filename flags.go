@@ -59,6 +59,8 @@ func (f *field) kindName() string {
 		return "bool"
 	case reflect.TypeFor[int]():
 		return "number"
+	case reflect.TypeFor[nodeID]():
+		return "number|pod"
 	case reflect.TypeFor[byteSize]():
 		return "bytes"
 	case reflect.TypeFor[time.Duration]():

@@ -65,8 +65,13 @@ func (l *loaded) checkParts() {
 // startError gives the exit code and the remedy of a broker that cannot start.
 func startError(err error) error {
 	e := &exitError{code: exitFailed, err: fmt.Errorf("start: %w", err)}
-	format := (*broker.FormatError)(nil)
+	format, mode := (*broker.FormatError)(nil), (*cluster.ModeError)(nil)
 	switch {
+	case errors.As(err, &mode):
+		e.code = exitStore
+		e.hint = fmt.Sprintf("start it with --address-mode %s, or stop all gateways of this cluster and start them with %s", mode.Peer.Mode, mode.Mode)
+	case errors.Is(err, cluster.ErrNodeTaken):
+		e.hint = "give each gateway a --node-id of its own, or leave it out to have a free one chosen"
 	case errors.As(err, &format):
 		e.code, e.hint = exitStore, format.Hint
 	case errors.Is(err, pubsub.ErrUnavailable), errors.Is(err, pubsub.ErrOutcomeUnknown):
@@ -98,7 +103,8 @@ func (l *loaded) brokerConfig(a advertised) broker.Config {
 		// Half stays for partitions that are not slow.
 		QueueBytes: int(l.QueuedRequests / 2),
 		Shown:      l.shownToClients(a),
-		Cluster: cluster.Config{Prefix: l.Prefix, Node: int32(max(l.NodeID, 0)), Host: a.Host, Port: a.Port,
+		Listener:   plaintext,
+		Cluster: cluster.Config{Prefix: l.Prefix, Node: int32(max(l.NodeID, 0)), Host: a.Host, Port: a.Port, Mode: cluster.Mode(l.AddressMode),
 			// The folder lock proves that no predecessor lives.
 			Alone: !l.external() && !l.clustered()},
 		Topic: topic.Config{Prefix: l.Prefix, Partitions: int32(l.NumPartitions), Replicas: l.Replicas, Memory: inMemory,
@@ -117,11 +123,16 @@ func (l *loaded) topicDefaults() map[string]string {
 	return m
 }
 
+// plaintext is a listener in Kafka's form.
+func plaintext(host string, port int32) string {
+	return "PLAINTEXT://" + net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
 // shownToClients are the broker configs that DescribeConfigs tells, by Kafka's
 // names; durations in Kafka's unit.
 func (l *loaded) shownToClients(a advertised) map[string]string {
 	m := map[string]string{
-		"advertised.listeners": "PLAINTEXT://" + net.JoinHostPort(a.Host, strconv.Itoa(int(a.Port))),
+		"advertised.listeners": plaintext(a.Host, a.Port),
 		"broker.id":            strconv.Itoa(int(broker.SharedNode)),
 		"node.id":              strconv.Itoa(int(broker.SharedNode)),
 		// Retention is not Kafka's, and has a rhythm of its own.
@@ -145,10 +156,14 @@ type backend struct{ *broker.Broker }
 
 var _ protocol.Backend = backend{}
 
-// Nodes implements protocol.Cluster: all gateways stand behind one address.
-func (b backend) Nodes() []protocol.Node {
-	host, port, rack := b.Address()
-	return []protocol.Node{{ID: broker.SharedNode, Host: host, Port: port, Rack: rack}}
+// Brokers implements protocol.Cluster.
+func (b backend) Brokers() protocol.Brokers {
+	v := b.Broker.Brokers()
+	p := protocol.Brokers{Self: v.Self, Controller: v.Controller(), Replicas: v.Replicas}
+	for _, n := range v.Nodes {
+		p.Nodes = append(p.Nodes, protocol.Node(n))
+	}
+	return p
 }
 
 // Partition implements protocol.Partitions.
@@ -176,6 +191,9 @@ func (b backend) Groups() protocol.Groups { return b.Broker.Groups() }
 
 // Serve implements gateway.
 func (k *kafka) Serve(ctx context.Context, l net.Listener) error { return k.wire.Serve(ctx, l) }
+
+// Leaving implements gateway.
+func (k *kafka) Leaving(ctx context.Context) { k.broker.Leave(ctx) }
 
 // Shutdown implements gateway. The wire takes nothing new from the first
 // moment; handing over the groups answers those who wait in JoinGroup, without
@@ -244,6 +262,7 @@ func (k *kafka) Topics(ctx context.Context, name string) ([]admin.Topic, error) 
 			continue
 		}
 		at := admin.Topic{Name: t.Name}
+		brokers := k.broker.Brokers()
 		for _, p := range k.broker.Describe(ctx, t) {
 			if p.Err != nil {
 				return nil, fmt.Errorf("ask about %s-%d: %w", t.Name, p.Partition, p.Err)
@@ -251,7 +270,7 @@ func (k *kafka) Topics(ctx context.Context, name string) ([]admin.Topic, error) 
 			at.Partitions = append(at.Partitions, admin.Partition{
 				Partition: p.Partition, Messages: p.Messages, FirstSeq: p.FirstSeq, LastSeq: p.LastSeq, Bytes: p.Bytes,
 				Stream: p.Stream, Subject: p.Subject, StartOffset: int64(p.Start), EndOffset: int64(p.End),
-				Leader: k.broker.Leader(t.ID, p.Partition), Replicas: p.Replicas, InSync: p.InSync, StreamLeader: p.StoreLeader, Error: p.Stopped,
+				Leader: brokers.Replicas(t.ID, p.Partition, 1)[0], Replicas: p.Replicas, InSync: p.InSync, StreamLeader: p.StoreLeader, Error: p.Stopped,
 			})
 		}
 		out = append(out, at)

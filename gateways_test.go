@@ -42,7 +42,13 @@ type node struct {
 // newWorld has n gateways. Several on one store are external to it.
 func newWorld(t *testing.T, n int, args ...string) *world {
 	t.Helper()
-	w := &world{t: t, server: memory.NewServer(memory.Config{}),
+	return newWorldOn(t, 1, n, args...)
+}
+
+// newWorldOn is newWorld on a store of so many servers.
+func newWorldOn(t *testing.T, servers, n int, args ...string) *world {
+	t.Helper()
+	w := &world{t: t, server: memory.NewServer(memory.Config{MaxReplicas: servers}),
 		args: append([]string{"--pubsub-url", "nats://127.0.0.1:4222", "--group-initial-rebalance-delay-ms", "0"}, args...)}
 	for range n {
 		w.start()

@@ -108,7 +108,7 @@ func TestExitCodes(t *testing.T) {
 		{"argument", nil, []string{"serve", "now"}, 2, "", "stream: unexpected argument \"now\"\nhint: see stream serve --help\n"},
 		{"every problem", nil, []string{"--config", file, "--port", "x"}, 2, "",
 			"stream: config file " + file + ": unknown key \"prot\": did you mean \"port\"?\n" +
-				"stream: storage: \"tape\" is not one of file, memory (from file " + file + ")\n" +
+				"stream: storage: \"tape\" is not one of file, memory: did you mean file? (from file " + file + ")\n" +
 				"stream: port: \"x\" is not a whole number (from flag --port)\n" +
 				"stream: configuration: 3 problems\nhint: every key is explained in docs/config.md and by stream serve --help\n"},
 		{"check-config ok", nil, []string{"--check-config"}, 0, "configuration ok\n", ""},

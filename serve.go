@@ -102,6 +102,9 @@ func untilSignal(ctx context.Context, logger *slog.Logger) (context.Context, fun
 type gateway interface {
 	// Serve takes connections from l until Shutdown, then returns nil.
 	Serve(ctx context.Context, l net.Listener) error
+	// Leaving tells other gateways, and through them clients, to send nothing new
+	// here. It still serves.
+	Leaving(ctx context.Context)
 	// Shutdown closes listeners, answers long polls early, finishes produces
 	// and hands over what this gateway owns.
 	Shutdown(ctx context.Context)
@@ -256,6 +259,7 @@ func (s *server) drain(gw gateway) {
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownGrace)
 	defer cancel()
+	gw.Leaving(ctx)
 	if s.config.ShutdownDelay > 0 {
 		delay := time.NewTimer(s.config.ShutdownDelay)
 		defer delay.Stop()

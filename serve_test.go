@@ -57,6 +57,14 @@ func (g *fakeGateway) Serve(_ context.Context, l net.Listener) error {
 	}
 }
 
+// Leaving comes when /readyz says no, and before nothing more is taken.
+func (g *fakeGateway) Leaving(context.Context) {
+	if g.ready != nil && g.ready() {
+		g.call("leaving while ready")
+	}
+	g.call("leaving")
+}
+
 func (g *fakeGateway) Shutdown(ctx context.Context) {
 	if g.ready != nil && g.ready() {
 		g.call("shutdown while ready")
@@ -235,7 +243,7 @@ func TestServe(t *testing.T) {
 	if err := r.end(t); err != nil {
 		t.Errorf("run: %v", err)
 	}
-	if got := strings.Join(r.gw.calls, ", "); got != "shutdown, close, store closed" {
+	if got := strings.Join(r.gw.calls, ", "); got != "leaving, shutdown, close, store closed" {
 		t.Errorf("ended by %s", got)
 	}
 	if code, _ := get(t, url[1]+"/livez"); code != 0 {
@@ -290,7 +298,7 @@ func TestServeFailures(t *testing.T) {
 				return nil, boom
 			}
 		}, "store closed"},
-		"running": {func(r *running) { r.gw.failed <- boom }, "shutdown, close, store closed"},
+		"running": {func(r *running) { r.gw.failed <- boom }, "leaving, shutdown, close, store closed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -39,6 +40,8 @@ type Config struct {
 	// Shown are values that DescribeConfigs of the broker shows and that are
 	// decided elsewhere, under Kafka's names.
 	Shown map[string]string
+	// Listener writes an address as advertised.listeners shows it.
+	Listener func(host string, port int32) string
 	// Patience is how long a start puts up with a store that does not answer; 0
 	// is 20 s. Waiting, unless nil, is told now and then what it waits for, "" at the end.
 	Patience time.Duration
@@ -140,7 +143,9 @@ func (b *Broker) Start(ctx context.Context) error {
 		Table: tables["topics"], Settings: tables["meta"], Store: b.store, Partitions: partitions{b.host},
 		Cluster: b.meta.ClusterID, Incarnation: func() string { return b.cluster.Self().Incarnation },
 		MayAdopt: b.cluster.Ended, Fresh: b.cluster.Fresh, Maintains: b.maintains,
-		Broker: func(id int32) bool { return id == SharedNode }, Logger: b.component("topic")})
+		Broker: b.isBroker, Self: strconv.Itoa(int(b.self())), Logger: b.component("topic")})
+	// With an address per gateway clients find the owner themselves.
+	b.cfg.Group.Forward = b.cfg.Group.Forward && !b.perGateway()
 	b.groups = group.NewForwarder(group.New(b.cfg.Group, group.Deps{
 		Table: tables["consumer-offsets"], Members: b.cluster, Calls: b.cluster, Replicated: b.cfg.Replicas > 1,
 		Code:   func(err error) int16 { return b.Code(err, true) },
@@ -191,6 +196,21 @@ func (b *Broker) check(what string, ctx context.Context, err error) {
 // Failed delivers the error of a part that cannot go on. The process should
 // then end: a restart rebuilds everything.
 func (b *Broker) Failed() <-chan error { return b.failed }
+
+// Leave tells the other gateways that this one is about to go: nothing new is
+// sent to it, and with an address per gateway clients are not told of it any more.
+// It is not ready from here on, and serves as before.
+func (b *Broker) Leave(ctx context.Context) {
+	b.mu.Lock()
+	b.draining = true
+	b.mu.Unlock()
+	// Without the store nobody can be told, and nobody need be.
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := b.cluster.Drain(ctx); err != nil {
+		b.logger.Warn("others were not told that this gateway leaves", logging.Error, err)
+	}
+}
 
 // HandOver gives up what this gateway owns, so that others adopt it at once;
 // members that wait are told to look elsewhere. From here on it is not ready.

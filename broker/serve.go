@@ -18,30 +18,8 @@ import (
 	"github.com/hanzoai/stream/types"
 )
 
-// SharedNode is the one broker id that clients see when all gateways stand
-// behind one address.
-const SharedNode int32 = 1
-
 // ClusterID is the 22 characters that Metadata and DescribeCluster tell.
 func (b *Broker) ClusterID() string { return b.meta.ClusterID }
-
-// Address is what clients are told to connect to.
-func (b *Broker) Address() (host string, port int32, rack *string) {
-	return b.cfg.Host, b.cfg.Port, b.cfg.Rack
-}
-
-// Controller is the node that admin clients are sent to: any gateway serves.
-func (b *Broker) Controller() int32 { return SharedNode }
-
-// Leader is the node that clients should ask for a partition.
-func (b *Broker) Leader(types.TopicID, int32) int32 { return SharedNode }
-
-// Coordinator is the node that clients should ask for a group. Whoever asks is
-// about to use groups: from then on there is a topic of committed offsets.
-func (b *Broker) Coordinator(string) int32 {
-	b.offsets.Use()
-	return SharedNode
-}
 
 // Node is this gateway's own node id and its living peers, itself included.
 func (b *Broker) Node() (int32, []cluster.Peer) {
@@ -190,9 +168,6 @@ func (b *Broker) NewestTopic(ctx context.Context, t *topic.Topic) (*topic.Topic,
 
 // KeptWhole reports a topic that asks for compaction, which is not carried out.
 func (b *Broker) KeptWhole(t *topic.Topic) bool { return b.topics.KeptWhole(t) }
-
-// BrokerConfigs lists the broker's configs under Kafka's names, by name.
-func (b *Broker) BrokerConfigs() []topic.ConfigValue { return b.topics.BrokerConfigs(b.cfg.Shown) }
 
 // Partition opens a partition: UNKNOWN_TOPIC_OR_PARTITION for a number that the
 // topic lacks. Only such a number is asked of the store: another gateway may

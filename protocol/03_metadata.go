@@ -19,7 +19,9 @@ import (
 //   - v12+: topics may be named by id, with null for the name; an unknown id is
 //     UNKNOWN_TOPIC_ID. In v10 and v11 an id or a null name makes the whole
 //     request INVALID_REQUEST.
-//   - Leader epoch 0, replicas and in-sync replicas are the leader, none offline.
+//   - Leader epoch 0, replicas and in-sync replicas are the leader, and with an
+//     address per gateway as many more brokers as the store has copies; none
+//     offline. Any broker serves any partition: a leader is a hint.
 //   - Authorized operations are all there are when asked for, else −2147483648.
 //
 // v1 controller, rack, internal flag; v2 cluster id; v3 throttle time; v4
@@ -45,14 +47,15 @@ func (h *handler) metadata(ctx context.Context, r *request) (kmsg.Response, erro
 		}
 	}
 
-	for _, n := range h.nodes(r) {
+	brokers := h.brokers(r)
+	for _, n := range brokers.Nodes {
 		b := kmsg.NewMetadataResponseBroker()
 		b.NodeID, b.Host, b.Port, b.Rack = n.ID, n.Host, n.Port, n.Rack
 		resp.Brokers = append(resp.Brokers, b)
 	}
 	id := h.backend.ClusterID()
 	resp.ClusterID = &id
-	resp.ControllerID = h.backend.Controller()
+	resp.ControllerID = brokers.Controller
 	resp.AuthorizedOperations = notAsked
 	if req.IncludeClusterAuthorizedOperations {
 		resp.AuthorizedOperations = clusterOperations
@@ -65,7 +68,7 @@ func (h *handler) metadata(ctx context.Context, r *request) (kmsg.Response, erro
 			return h.metadataFailed(req, resp, err)
 		}
 		for _, t := range topics {
-			resp.Topics = append(resp.Topics, h.describeTopic(req, t))
+			resp.Topics = append(resp.Topics, describeTopic(req, t, brokers))
 		}
 		return resp, nil
 	}
@@ -96,7 +99,7 @@ func (h *handler) metadata(ctx context.Context, r *request) (kmsg.Response, erro
 			resp.Topics = append(resp.Topics, refusedTopic(req, t, h.backend.Code(err, false)))
 			continue
 		}
-		resp.Topics = append(resp.Topics, h.describeTopic(req, found))
+		resp.Topics = append(resp.Topics, describeTopic(req, found, brokers))
 	}
 	return resp, nil
 }
@@ -123,7 +126,7 @@ func (h *handler) findOrCreate(ctx context.Context, name string, create bool) (*
 	return t, err
 }
 
-func (h *handler) describeTopic(req *kmsg.MetadataRequest, t *topic.Topic) kmsg.MetadataResponseTopic {
+func describeTopic(req *kmsg.MetadataRequest, t *topic.Topic, brokers Brokers) kmsg.MetadataResponseTopic {
 	st := kmsg.NewMetadataResponseTopic()
 	name := t.Name
 	st.Topic, st.TopicID, st.IsInternal = &name, t.ID, topic.Internal(t.Name)
@@ -132,14 +135,12 @@ func (h *handler) describeTopic(req *kmsg.MetadataRequest, t *topic.Topic) kmsg.
 		st.AuthorizedOperations = topicOperations
 	}
 	st.Partitions = make([]kmsg.MetadataResponseTopicPartition, t.Partitions)
-	replicas := make([]int32, t.Partitions)
 	for i := range st.Partitions {
 		p := &st.Partitions[i]
 		*p = kmsg.NewMetadataResponseTopicPartition()
-		p.Partition, p.Leader, p.LeaderEpoch = int32(i), h.backend.Leader(t.ID, int32(i)), 0
-		replicas[i] = p.Leader
-		p.Replicas = replicas[i : i+1 : i+1]
-		p.ISR = p.Replicas
+		p.Partition, p.LeaderEpoch = int32(i), 0
+		p.Replicas = brokers.Replicas(t.ID, p.Partition, t.Replicas)
+		p.Leader, p.ISR = p.Replicas[0], p.Replicas
 		p.OfflineReplicas = []int32{}
 	}
 	return st

@@ -56,15 +56,13 @@ func (h *handler) coordinator(r *request, req *kmsg.FindCoordinatorRequest, key 
 		c.ErrorCode, c.ErrorMessage = h.refusal(err, true)
 		return c
 	}
-	id := h.backend.Coordinator(key)
-	for _, n := range h.nodes(r) {
-		if n.ID == id {
-			c.NodeID, c.Host, c.Port = n.ID, n.Host, n.Port
-			return c
-		}
+	if n, ok := h.brokers(r).Find(h.backend.Coordinator(key)); ok {
+		c.NodeID, c.Host, c.Port = n.ID, n.Host, n.Port
+		return c
 	}
 	// The list and the choice are read one after the other: a gateway may leave
-	// the cluster in between. Clients ask again.
+	// the cluster in between. Or we are cut off, and the coordinator may be
+	// another one by now. Clients ask again, and elsewhere.
 	c.NodeID, c.Port = -1, -1
 	c.ErrorCode, c.ErrorMessage = h.refusal(kerr.CoordinatorNotAvailable, true)
 	return c

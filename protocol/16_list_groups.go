@@ -6,7 +6,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ListGroups (key 16, v0–v5) lists the groups.
+// ListGroups (key 16, v0–v5) lists the groups that this broker coordinates, as
+// FindCoordinator would say: tools ask every broker and put the answers together.
 //
 //   - Filters ignore case; no filter means all; an unknown state or type matches
 //     nothing and is no error.
@@ -24,7 +25,12 @@ func (h *handler) listGroups(ctx context.Context, r *request) (kmsg.Response, er
 		resp.ErrorCode = h.backend.Code(err, true)
 		return resp, nil
 	}
+	brokers := h.backend.Brokers()
 	for _, g := range groups {
+		// With one broker it has all groups, also while nobody can coordinate.
+		if len(brokers.Nodes) > 1 && h.backend.Coordinator(g.Group) != brokers.Self {
+			continue
+		}
 		sg := kmsg.NewListGroupsResponseGroup()
 		sg.Group, sg.ProtocolType, sg.GroupState, sg.GroupType = g.Group, g.ProtocolType, g.State, g.Type
 		resp.Groups = append(resp.Groups, sg)

@@ -92,10 +92,11 @@ func (h *handler) configsOf(ctx context.Context, rr kmsg.DescribeConfigsRequestR
 	case kmsg.ConfigResourceTypeBroker:
 		values := h.backend.ClusterConfigs
 		if rr.ResourceName != "" {
-			if err := h.ownBroker(rr.ResourceName); err != nil {
+			id, err := h.broker(rr.ResourceName)
+			if err != nil {
 				return nil, err
 			}
-			values = h.backend.BrokerConfigs
+			values = func() []topic.ConfigValue { return h.backend.BrokerConfigs(id) }
 		}
 		for _, v := range values() {
 			configs = append(configs, config(v))
@@ -120,17 +121,17 @@ func (h *handler) configsOf(ctx context.Context, rr kmsg.DescribeConfigsRequestR
 	return configs, nil
 }
 
-// ownBroker refuses a resource name that is not the id of a broker that clients
-// reach through us.
-func (h *handler) ownBroker(name string) error {
+// broker is the id that a resource is named by: one of those that clients reach
+// through us.
+func (h *handler) broker(name string) (int32, error) {
 	id, err := strconv.ParseInt(name, 10, 32)
 	if err != nil {
-		return refuse(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", cut(name))
+		return 0, refuse(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", cut(name))
 	}
-	if !h.knows(int32(id)) {
-		return refuse(kerr.InvalidRequest, "Unexpected broker id, expected %s or empty string, but received %s", h.known(), cut(name))
+	if brokers := h.backend.Brokers(); !brokers.knows(id) {
+		return 0, refuse(kerr.InvalidRequest, "Unexpected broker id, expected %s or empty string, but received %s", brokers.ids(), cut(name))
 	}
-	return nil
+	return int32(id), nil
 }
 
 // config is a value in Kafka's form.

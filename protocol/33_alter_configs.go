@@ -74,8 +74,8 @@ func (h *handler) alter(ctx context.Context, r configResource, times int, a topi
 		if err != nil {
 			return refuse(kerr.InvalidRequest, "Node id must be an integer, but it is: %s", cut(r.name))
 		}
-		if !h.knows(int32(id)) {
-			return refuse(kerr.InvalidRequest, "Unexpected broker id, expected %s, but received %s", h.known(), cut(r.name))
+		if brokers := h.backend.Brokers(); !brokers.knows(id) {
+			return refuse(kerr.InvalidRequest, "Unexpected broker id, expected %s, but received %s", brokers.ids(), cut(r.name))
 		}
 		return h.backend.AlterBroker(ctx, strconv.FormatInt(id, 10), a)
 	case kmsg.ConfigResourceTypeClientMetrics:
@@ -86,27 +86,4 @@ func (h *handler) alter(ctx context.Context, r configResource, times int, a topi
 		return refuse(kerr.InvalidRequest, "Broker loggers are not supported: log-level is a setting of the process.")
 	}
 	return refuse(kerr.InvalidRequest, "Unknown resource type %d", r.kind)
-}
-
-// knows reports a broker that clients reach through us: with one shared address
-// that is one id for all gateways.
-func (h *handler) knows(id int32) bool {
-	for _, n := range h.backend.Nodes() {
-		if n.ID == id {
-			return true
-		}
-	}
-	return false
-}
-
-// known names the brokers that clients reach through us.
-func (h *handler) known() string {
-	text := ""
-	for i, n := range h.backend.Nodes() {
-		if i > 0 {
-			text += ", "
-		}
-		text += strconv.Itoa(int(n.ID))
-	}
-	return text
 }

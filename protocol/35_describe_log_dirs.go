@@ -15,6 +15,8 @@ import (
 //   - One folder: that of the embedded store, or "jetstream".
 //   - A partition's size is what its stream holds, payloads, headers and the
 //     store's overhead, of one replica. Lag 0, never a future replica.
+//   - With an address per gateway each broker has the partitions that Metadata
+//     names it for: tools add up what all of them say.
 //   - null means all topics. Unknown topics and partitions are left out, topics
 //     without partitions too.
 //   - If the store does not answer, the folder is KAFKA_STORAGE_ERROR (or what
@@ -81,12 +83,16 @@ func (h *handler) logDirTopics(ctx context.Context, req *kmsg.DescribeLogDirsReq
 	if err != nil {
 		return nil, err
 	}
+	brokers := h.backend.Brokers()
 	var out []kmsg.DescribeLogDirsResponseDirTopic
 	for i, t := range topics {
 		st := kmsg.NewDescribeLogDirsResponseDirTopic()
 		st.Topic = t.Name
 		for n, size := range sizes[i] {
 			if w := wanted[t.Name]; w != nil && !w[int32(n)] {
+				continue
+			}
+			if !slices.Contains(brokers.Replicas(t.ID, int32(n), t.Replicas), brokers.Self) {
 				continue
 			}
 			sp := kmsg.NewDescribeLogDirsResponseDirTopicPartition()

@@ -33,10 +33,7 @@ func (h *handler) alterReassignments(ctx context.Context, r *request) (kmsg.Resp
 	if len(req.Topics) == 0 {
 		resp.ErrorMessage = new(string) // as Kafka's, for no reason that is known
 	}
-	nodes := make(map[int32]bool)
-	for _, n := range h.backend.Nodes() {
-		nodes[n.ID] = true
-	}
+	brokers := h.backend.Brokers()
 	find := h.finder(ctx)
 	for i := range req.Topics {
 		rt := &req.Topics[i]
@@ -66,7 +63,7 @@ func (h *handler) alterReassignments(ctx context.Context, r *request) (kmsg.Resp
 			case rp.Replicas == nil:
 				sp.ErrorCode = kerr.NoReassignmentInProgress.Code
 			default:
-				sp.ErrorCode, sp.ErrorMessage = h.refusal(h.reassign(nodes, t, rp), false)
+				sp.ErrorCode, sp.ErrorMessage = h.refusal(reassign(brokers, t, rp), false)
 			}
 		}
 		resp.Topics = append(resp.Topics, st)
@@ -75,20 +72,20 @@ func (h *handler) alterReassignments(ctx context.Context, r *request) (kmsg.Resp
 }
 
 // reassign says why a partition does not get these replicas; nil if it has them.
-func (h *handler) reassign(nodes map[int32]bool, t *topic.Topic, rp *kmsg.AlterPartitionAssignmentsRequestTopicPartition) error {
+func reassign(brokers Brokers, t *topic.Topic, rp *kmsg.AlterPartitionAssignmentsRequestTopicPartition) error {
 	if len(rp.Replicas) == 0 {
 		return refuse(kerr.InvalidReplicaAssignment, "The manual partition assignment includes an empty replica list.")
 	}
 	ids := slices.Sorted(slices.Values(rp.Replicas))
 	for i, id := range ids {
-		if !nodes[id] {
+		if _, ok := brokers.Find(id); !ok {
 			return refuse(kerr.InvalidReplicaAssignment, "The manual partition assignment includes broker %d, but no such broker is registered.", id)
 		}
 		if i > 0 && ids[i-1] == id {
 			return refuse(kerr.InvalidReplicaAssignment, "The manual partition assignment includes the broker %d more than once.", id)
 		}
 	}
-	if len(ids) == 1 && ids[0] == h.backend.Leader(t.ID, rp.Partition) {
+	if slices.Equal(ids, slices.Sorted(slices.Values(brokers.Replicas(t.ID, rp.Partition, t.Replicas)))) {
 		return nil
 	}
 	return refuse(kerr.InvalidReplicaAssignment, "The store places replicas: they cannot be assigned to brokers.")

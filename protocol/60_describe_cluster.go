@@ -38,13 +38,13 @@ func (h *handler) describeCluster(_ context.Context, r *request) (kmsg.Response,
 		return resp, nil
 	}
 	resp.ClusterID = h.backend.ClusterID()
-	controller := h.backend.Controller()
-	for _, n := range h.nodes(r) {
+	brokers := h.brokers(r)
+	for _, n := range brokers.Nodes {
 		b := kmsg.NewDescribeClusterResponseBroker()
 		b.NodeID, b.Host, b.Port, b.Rack = n.ID, n.Host, n.Port, n.Rack
 		resp.Brokers = append(resp.Brokers, b)
-		if n.ID == controller {
-			resp.ControllerID = controller
+		if n.ID == brokers.Controller {
+			resp.ControllerID = n.ID
 		}
 	}
 	if req.IncludeClusterAuthorizedOperations {

@@ -52,7 +52,7 @@ func (h *handler) listConfigResources(ctx context.Context, r *request) (kmsg.Res
 				add(t.Name)
 			}
 		case kmsg.ConfigResourceTypeBroker:
-			for _, n := range h.backend.Nodes() {
+			for _, n := range h.backend.Brokers().Nodes {
 				add(strconv.Itoa(int(n.ID)))
 			}
 		case kmsg.ConfigResourceTypeClientMetrics:

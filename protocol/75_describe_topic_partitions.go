@@ -23,7 +23,7 @@ import (
 //     partition that is not there.
 //   - A cursor before partition 0, or of a topic that is not in the request's
 //     list, is INVALID_REQUEST on every topic of that list.
-//   - Leader epoch 0; replicas and in-sync replicas are the leader; no eligible
+//   - Leader epoch 0; replicas and in-sync replicas as in Metadata; no eligible
 //     leader replicas, none offline.
 var describeTopicPartitionsAPI = api{key: 75, min: 0, max: 0, large: true, serve: (*handler).describeTopicPartitions}
 
@@ -49,6 +49,7 @@ func (h *handler) describeTopicPartitions(ctx context.Context, r *request) (kmsg
 		}
 		return resp, nil
 	}
+	brokers := h.backend.Brokers()
 	find := h.finder(ctx)
 	if len(names) == 0 {
 		all, err := h.backend.Topics(ctx)
@@ -87,7 +88,7 @@ func (h *handler) describeTopicPartitions(ctx context.Context, r *request) (kmsg
 			first = min(cursor.Partition, t.Partitions)
 		}
 		end := min(first+left, t.Partitions)
-		h.describePartitions(&st, t, first, end)
+		describePartitions(&st, t, first, end, brokers)
 		resp.Topics = append(resp.Topics, st)
 		left -= end - first
 		if end < t.Partitions {
@@ -106,17 +107,16 @@ func describedTopic(name string) kmsg.DescribeTopicPartitionsResponseTopic {
 
 // describePartitions fills in what is known of t and its partitions from first
 // to before end.
-func (h *handler) describePartitions(st *kmsg.DescribeTopicPartitionsResponseTopic, t *topic.Topic, first, end int32) {
+func describePartitions(st *kmsg.DescribeTopicPartitionsResponseTopic, t *topic.Topic, first, end int32, brokers Brokers) {
 	st.TopicID, st.IsInternal = t.ID, topic.Internal(t.Name)
 	st.Partitions = make([]kmsg.DescribeTopicPartitionsResponseTopicPartition, end-first)
 	none := []int32{}
 	for i := range st.Partitions {
 		p := &st.Partitions[i]
 		*p = kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
-		p.Partition = first + int32(i)
-		p.LeaderID, p.LeaderEpoch = h.backend.Leader(t.ID, p.Partition), 0
-		p.Replicas = []int32{p.LeaderID}
-		p.ISR = p.Replicas
+		p.Partition, p.LeaderEpoch = first+int32(i), 0
+		p.Replicas = brokers.Replicas(t.ID, p.Partition, t.Replicas)
+		p.LeaderID, p.ISR = p.Replicas[0], p.Replicas
 		p.EligibleLeaderReplicas, p.LastKnownELR, p.OfflineReplicas = none, none, none
 	}
 }

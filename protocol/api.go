@@ -58,22 +58,22 @@ type handler struct {
 	sessions *fetchSessions
 }
 
-// nodes are the brokers as one client is to be told them: a node without a host
+// brokers are the brokers as one client is to be told them: a node without a host
 // is reached by whatever address of ours this client has reached.
-func (h *handler) nodes(r *request) []Node {
-	all := h.backend.Nodes()
-	for i := range all {
-		if all[i].Host == "" {
-			all = slices.Clone(all)
-			for j := range all {
-				if all[j].Host == "" {
-					all[j].Host = r.conn.local
+func (h *handler) brokers(r *request) Brokers {
+	b := h.backend.Brokers()
+	for i := range b.Nodes {
+		if b.Nodes[i].Host == "" {
+			b.Nodes = slices.Clone(b.Nodes)
+			for j := range b.Nodes {
+				if b.Nodes[j].Host == "" {
+					b.Nodes[j].Host = r.conn.local
 				}
 			}
 			break
 		}
 	}
-	return all
+	return b
 }
 
 // apis lists every API that is served, in key order. Each row is declared in

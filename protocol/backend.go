@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/hanzoai/stream/broker/group"
 	"github.com/hanzoai/stream/broker/partition"
@@ -20,14 +21,54 @@ type Node struct {
 // Cluster tells who is there. Every API that names brokers asks it.
 type Cluster interface {
 	ClusterID() string
-	// Nodes lists the brokers, by id: exactly one in shared address mode.
-	Nodes() []Node
-	// Controller is the id of a node of Nodes.
-	Controller() int32
-	// Leader is the node that clients should ask for a partition.
-	Leader(id types.TopicID, partition int32) int32
-	// Coordinator is the node that clients should ask for a group.
+	// Brokers are who clients are told of at this moment. One answer is made
+	// from one of them, so that it names nobody who is not in its list.
+	Brokers() Brokers
+	// Coordinator is the node that clients should ask for a group; −1 if that
+	// cannot be known now.
 	Coordinator(group string) int32
+}
+
+// Brokers are the brokers that clients are told of at one moment.
+type Brokers struct {
+	// Nodes are all of them, by id: exactly one in shared address mode.
+	Nodes []Node
+	// Self is the node that this server answers as. It may be missing in Nodes
+	// while it drains.
+	Self int32
+	// Controller is the id of a node of Nodes.
+	Controller int32
+	// Replicas are the nodes to name for a partition of which the store has so
+	// many copies, at least one, the one that clients should ask first. The
+	// caller may keep the slice.
+	Replicas func(id types.TopicID, partition int32, copies int) []int32
+}
+
+// Find is the node of an id.
+func (b Brokers) Find(id int32) (Node, bool) {
+	for _, n := range b.Nodes {
+		if n.ID == id {
+			return n, true
+		}
+	}
+	return Node{}, false
+}
+
+func (b Brokers) knows(id int64) bool {
+	_, ok := b.Find(int32(id))
+	return ok && int64(int32(id)) == id
+}
+
+// ids names the nodes: "1, 2".
+func (b Brokers) ids() string {
+	text := ""
+	for i, n := range b.Nodes {
+		if i > 0 {
+			text += ", "
+		}
+		text += strconv.Itoa(int(n.ID))
+	}
+	return text
 }
 
 // Topics finds and changes topics. Errors are *kerr.Error (refusals, as
@@ -44,9 +85,9 @@ type Topics interface {
 	// TopicConfigs are all configs of a topic, by name (also of a spec that
 	// was only validated).
 	TopicConfigs(t *topic.Topic) []topic.ConfigValue
-	// BrokerConfigs are the broker's own, by name; ClusterConfigs those that were
-	// set for all brokers while they ran.
-	BrokerConfigs() []topic.ConfigValue
+	// BrokerConfigs are those of one of Brokers, by name; ClusterConfigs those that
+	// were set for all brokers while they ran.
+	BrokerConfigs(id int32) []topic.ConfigValue
 	ClusterConfigs() []topic.ConfigValue
 	// RefreshConfigs takes in what the store has now of some topics' configs and
 	// of the brokers'; what cannot be asked stays as it is known.

@@ -65,12 +65,14 @@ type stubGroups struct {
 	forget    func(string, []types.TopicPartition) group.DeleteOffsetsResponse
 }
 
-func (s *stub) ClusterID() string                  { return "clusterclusterclusterc" }
-func (s *stub) Nodes() []Node                      { return s.nodes }
-func (s *stub) Controller() int32                  { return s.controller }
-func (s *stub) Coordinator(g string) int32         { return s.coordinator(g) }
-func (s *stub) Groups() Groups                     { return s.groups }
-func (s *stub) BrokerConfigs() []topic.ConfigValue { return s.broker }
+func (s *stub) ClusterID() string { return "clusterclusterclusterc" }
+func (s *stub) Brokers() Brokers {
+	return Brokers{Nodes: s.nodes, Self: 1, Controller: s.controller, Replicas: func(types.TopicID, int32, int) []int32 { return []int32{1} }}
+}
+
+func (s *stub) Coordinator(g string) int32              { return s.coordinator(g) }
+func (s *stub) Groups() Groups                          { return s.groups }
+func (s *stub) BrokerConfigs(int32) []topic.ConfigValue { return s.broker }
 
 func (s *stub) ClusterConfigs() []topic.ConfigValue { return s.cluster }
 

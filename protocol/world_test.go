@@ -82,8 +82,7 @@ func newWorld() *world {
 	return w
 }
 
-func (w *world) Leader(types.TopicID, int32) int32 { return 1 }
-func (w *world) AutoCreate() bool                  { return w.autoCreate }
+func (w *world) AutoCreate() bool { return w.autoCreate }
 func (w *world) Topics(context.Context) ([]*topic.Topic, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

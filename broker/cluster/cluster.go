@@ -124,8 +124,12 @@ func (c *Cluster) Peers() []Peer {
 	defer c.mu.Unlock()
 	var ps []Peer
 	for _, p := range c.peers {
-		if p.State == Alive {
-			ps = append(ps, p.Peer)
+		if p.State != Alive {
+			continue
+		}
+		ps = append(ps, p.Peer)
+		if p.Identity == c.self { // the watch may not have shown it yet
+			ps[len(ps)-1].Draining = c.draining
 		}
 	}
 	sortPeers(ps)

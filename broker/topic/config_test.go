@@ -274,7 +274,7 @@ func TestC14SmallStore(t *testing.T) {
 			}
 		}
 	}
-	for _, v := range g.BrokerConfigs(nil) {
+	for _, v := range g.BrokerConfigs("1", nil) {
 		if v.Name == "message.max.bytes" && v.Value != strconv.Itoa(most) {
 			t.Errorf("%+v", v)
 		}
@@ -288,7 +288,7 @@ func TestC14SmallStore(t *testing.T) {
 func TestBrokerConfigs(t *testing.T) {
 	t.Parallel()
 	g, _ := simple(t, func(c *Config, _ *Deps) { c.Partitions, c.AutoCreate = 4, false })
-	vs := g.BrokerConfigs(map[string]string{"group.max.size": "50", "our.own": "x"})
+	vs := g.BrokerConfigs("1", map[string]string{"group.max.size": "50", "our.own": "x"})
 	if !slices.IsSortedFunc(vs, func(a, b ConfigValue) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("not sorted by name")
 	}

@@ -13,10 +13,6 @@ import (
 	"github.com/hanzoai/stream/pubsub"
 )
 
-// SharedBroker is the broker whose configs stand above the cluster's: the one
-// that clients see for all gateways.
-const SharedBroker = "1"
-
 // settingsKey is the key of the record in kafka-meta.
 const settingsKey = "configs"
 

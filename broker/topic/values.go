@@ -27,9 +27,9 @@ func (ts *Topics) static(others map[string]string) map[string]string {
 }
 
 // layers are the places where a broker config may be set, the strongest first.
-func (ts *Topics) layers(static map[string]string) []layer {
+func (ts *Topics) layers(broker string, static map[string]string) []layer {
 	s := ts.dynamic.Load()
-	return []layer{{FromBroker, s.broker(SharedBroker)}, {FromCluster, s.Cluster}, {FromStatic, static}}
+	return []layer{{FromBroker, s.broker(broker)}, {FromCluster, s.Cluster}, {FromStatic, static}}
 }
 
 type layer struct {
@@ -102,7 +102,7 @@ func inherited(k *key, layers []layer) string {
 // TopicConfigs lists all configs of a topic, by name. Values are shown as Kafka
 // shows them: numbers without spaces, lists without repetitions.
 func (ts *Topics) TopicConfigs(t *Topic) []ConfigValue {
-	layers := ts.layers(ts.static(nil))
+	layers := ts.layers(ts.deps.Self, ts.static(nil))
 	vs := make([]ConfigValue, len(keys))
 	for i := range keys {
 		k := &keys[i]
@@ -121,12 +121,12 @@ func (ts *Topics) TopicConfigs(t *Topic) []ConfigValue {
 	return vs
 }
 
-// BrokerConfigs lists the broker's configs under Kafka's names, by name. others
+// BrokerConfigs lists the configs of a broker under Kafka's names, by name. others
 // are values in force that are decided elsewhere (listeners, group limits, …),
 // and win over ours; one that is not in the list is added to it.
-func (ts *Topics) BrokerConfigs(others map[string]string) []ConfigValue {
+func (ts *Topics) BrokerConfigs(id string, others map[string]string) []ConfigValue {
 	static := ts.static(others)
-	layers := ts.layers(static)
+	layers := ts.layers(id, static)
 	vs := make([]ConfigValue, 0, len(brokerKeys)+len(others))
 	for i := range brokerKeys {
 		k := &brokerKeys[i]
