@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // doubt asks the peers that let one of our own renewals pass without one of
@@ -13,8 +14,13 @@ import (
 func (c *Cluster) doubt(ctx context.Context, asking *sync.WaitGroup) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	now := time.Now()
 	for node, s := range c.peers {
-		if node == c.self.Node || s.State != Alive || s.Suspect || s.since.IsZero() || c.asking[node] || atLeast(s.since, c.settled) < c.cfg.Renew/2 {
+		if node == c.self.Node || s.State != Alive || s.Suspect || s.since.IsZero() || c.asking[node] {
+			continue
+		}
+		// Somewhat longer than between two renewals: they need not alternate.
+		if atLeast(s.since, c.settled) < c.cfg.Renew/2 || atLeast(c.lives[s.Incarnation], now) < c.cfg.Renew+c.cfg.Renew/4 {
 			continue
 		}
 		c.asking[node] = true
