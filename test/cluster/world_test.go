@@ -3,6 +3,9 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +28,7 @@ type shape struct {
 	// sticky: the balancer sends all to the first gateway that is ready.
 	sticky  bool
 	binary  string // "" is the usual build
+	env     []string
 	version string // of the NATS servers; "" is the embedded one
 }
 
@@ -83,7 +87,7 @@ func newWorld(t *testing.T, s shape) *world {
 			g.links = append(g.links, r)
 			urls = append(urls, "nats://"+r.Addr)
 		}
-		g.Stream = testkit.Prepare(t, testkit.Options{PubsubURL: strings.Join(urls, ","), Addr: addr, Args: args, Binary: s.binary, ReadyLimit: time.Minute})
+		g.Stream = testkit.Prepare(t, testkit.Options{PubsubURL: strings.Join(urls, ","), Addr: addr, Args: args, Env: s.env, Binary: s.binary, ReadyLimit: time.Minute})
 		w.gateways = append(w.gateways, g)
 	}
 	w.waitStore(t)
@@ -239,6 +243,30 @@ func (g *gateway) ready(t *testing.T) {
 		}
 		return testkit.Get(t.Context(), g.Admin+"/readyz")
 	})
+}
+
+// metric reads one sample of a gateway's metrics.
+func metric(t *testing.T, g *gateway, sample string) (float64, error) {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.Admin+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	req.Close = true // an idle connection would outlive the test
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(body)) {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(line), sample+" "); ok {
+			return strconv.ParseFloat(v, 64)
+		}
+	}
+	return 0, fmt.Errorf("no sample %s", sample)
 }
 
 // storeAway is the exit code of a start without a store.

@@ -7,7 +7,9 @@
 //	STREAM_KILL_AT=name[:count[:delay]]   the count-th time (1) that name is passed
 //	STREAM_KILL_FILE=path                 the same text in a file, from when it exists
 //
-// With a file a test counts from the moment it writes it. delay is how long the
+// With a file a test counts from the moment it writes it. Several processes may
+// share one: the first that comes to the point takes the file away and ends, the
+// others live. delay is how long the
 // goroutine that passes the point stands still before the end, so that others
 // go on: what it has sent leaves, what it would have read stays unread.
 //

@@ -14,8 +14,8 @@ import (
 
 var points struct {
 	mu   sync.Mutex
-	text string // guards: what STREAM_KILL_AT, or the file, says
-	file string // STREAM_KILL_FILE, until it was read
+	file string // STREAM_KILL_FILE; "" for STREAM_KILL_AT
+	text string // guards: what was armed last
 	name string // guards: where to end; "" nowhere
 	left int    // guards: passes until then
 	wait time.Duration
@@ -24,12 +24,10 @@ var points struct {
 // The variables are taken out of the environment: the configuration refuses
 // names that it does not know.
 func init() {
-	points.text, points.file = os.Getenv("STREAM_KILL_AT"), os.Getenv("STREAM_KILL_FILE")
+	points.file = os.Getenv("STREAM_KILL_FILE")
+	arm(os.Getenv("STREAM_KILL_AT"))
 	os.Unsetenv("STREAM_KILL_AT")
 	os.Unsetenv("STREAM_KILL_FILE")
-	if points.text != "" {
-		arm(points.text)
-	}
 }
 
 // At ends the process if this is the moment.
@@ -39,17 +37,24 @@ func At(name string) { AtKey(name, "") }
 // them, name alone any.
 func AtKey(name, key string) {
 	points.mu.Lock()
-	if points.name == "" && points.file != "" {
-		if b, err := os.ReadFile(points.file); err == nil && len(b) > 0 {
-			arm(string(b))
+	if points.file != "" {
+		b, err := os.ReadFile(points.file)
+		if text := string(b); err != nil {
+			arm("")
+		} else if text != points.text {
+			arm(text)
 		}
 	}
-	if points.name != name && (key == "" || points.name != name+"="+key) {
+	if points.name == "" || points.name != name && (key == "" || points.name != name+"="+key) {
 		points.mu.Unlock()
 		return
 	}
 	points.left--
 	now := points.left == 0
+	if now && points.file != "" {
+		// Of several processes with one file the first ends, and it alone.
+		now = os.Remove(points.file) == nil
+	}
 	points.mu.Unlock()
 	if !now {
 		return
@@ -63,7 +68,7 @@ func AtKey(name, key string) {
 // arm reads name[:count[:delay]].
 func arm(text string) {
 	f := strings.Split(strings.TrimSpace(text), ":")
-	points.name, points.left, points.wait = f[0], 1, 0
+	points.text, points.name, points.left, points.wait = text, f[0], 1, 0
 	var err error
 	if len(f) > 1 && f[1] != "" {
 		points.left, err = strconv.Atoi(f[1])
