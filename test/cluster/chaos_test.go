@@ -27,12 +27,12 @@ func TestChaos(t *testing.T) {
 	if os.Getenv("CHAOS_MINUTES") == "" {
 		for _, replicas := range []int{1, 3} {
 			t.Run(fmt.Sprintf("R%d", replicas), func(t *testing.T) {
-				breakWorld(t, seed, shape{gateways: 2, replicas: replicas, mode: shared, sticky: true}, 12*time.Second, 4*time.Second, time.Second, false)
+				breakWorld(t, seed, shape{gateways: 2, replicas: replicas, mode: shared}, 12*time.Second, 4*time.Second, time.Second, false)
 			})
 		}
 		return
 	}
-	s := shape{gateways: number(t, "CHAOS_GATEWAYS", 3), replicas: number(t, "CHAOS_REPLICAS", 1), mode: cmp.Or(os.Getenv("CHAOS_MODE"), shared), sticky: os.Getenv("CHAOS_STICKY") != "no"}
+	s := shape{gateways: number(t, "CHAOS_GATEWAYS", 3), replicas: number(t, "CHAOS_REPLICAS", 1), mode: cmp.Or(os.Getenv("CHAOS_MODE"), shared), sticky: os.Getenv("CHAOS_STICKY") == "yes"}
 	limit := time.Duration(number(t, "CHAOS_MINUTES", 30)) * time.Minute
 	frozen := time.Duration(number(t, "CHAOS_FREEZE", 30)) * time.Second
 	breakWorld(t, seed, s, limit, frozen, 3*time.Second, os.Getenv("CHAOS_JUDGE") != "no")

@@ -69,7 +69,8 @@ func newWorld(t *testing.T, s shape) *world {
 	for i := range addrs {
 		addrs[i] = testkit.FreeAddr(t)
 	}
-	args := []string{"--replicas", fmt.Sprint(s.replicas)}
+	// First members of a group come together; three seconds are for people.
+	args := []string{"--replicas", fmt.Sprint(s.replicas), "--group.initial.rebalance.delay.ms", "500"}
 	if s.mode == perGateway {
 		args = append(args, "--address-mode", perGateway)
 		w.seeds = addrs
