@@ -42,7 +42,9 @@ func openGateway(ctx context.Context, l *loaded, store pubsub.Store, a advertise
 	b := broker.New(c, store, logger, reg)
 	if err := b.Start(ctx); err != nil {
 		b.Close(context.WithoutCancel(ctx))
-		return nil, startError(err)
+		e := brokerError(err)
+		e.err = fmt.Errorf("start: %w", e.err)
+		return nil, e
 	}
 	return &kafka{broker: b, wire: protocol.New(l.protocolConfig(), backend{b}, logger, reg), logger: logger}, nil
 }
@@ -62,9 +64,10 @@ func (l *loaded) checkParts() {
 	}
 }
 
-// startError gives the exit code and the remedy of a broker that cannot start.
-func startError(err error) error {
-	e := &exitError{code: exitFailed, err: fmt.Errorf("start: %w", err)}
+// brokerError gives the exit code and the remedy of a broker that cannot start, or
+// go on.
+func brokerError(err error) *exitError {
+	e := &exitError{code: exitFailed, err: err}
 	format, mode := (*broker.FormatError)(nil), (*cluster.ModeError)(nil)
 	switch {
 	case errors.As(err, &mode):

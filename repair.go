@@ -149,7 +149,7 @@ func openRepair(ctx context.Context, l *loaded, stderr io.Writer) (_ *repair, er
 	}
 	cluster, err := broker.ClusterID(ctx, tables["meta"])
 	if err != nil {
-		return nil, startError(err)
+		return nil, brokerError(err)
 	}
 	r.records, r.offsets = tables["partitions"], tables["consumer-offsets"]
 	r.topics = topic.New(l.brokerConfig(l.advertise(l.Port)).Topic, topic.Deps{

@@ -234,6 +234,7 @@ func (s *server) run(ctx context.Context) (err error) {
 	case <-ctx.Done():
 	case err = <-failed:
 	case err = <-gw.Failed():
+		err = brokerError(err)
 	}
 	if err != nil {
 		s.logger.Error("stopping after a failure", logging.Error, err)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,6 +48,11 @@ type Config struct {
 	Patience time.Duration
 	Waiting  func(what string)
 
+	// FormatHold is how long all gateways must have known a newer format before it
+	// comes in force; 0: a minute.
+	FormatHold time.Duration
+
+	// Cluster.Formats are this build's unless they are given.
 	Cluster cluster.Config
 	Topic   topic.Config
 	Group   group.Config
@@ -60,13 +66,16 @@ type Broker struct {
 	logger *slog.Logger
 	reg    prometheus.Registerer
 
-	meta    meta
-	ids     *producerIDs
-	cluster *cluster.Cluster
-	host    *partition.Host
-	topics  *topic.Topics
-	groups  *group.Forwarder
-	offsets *offsets.View
+	meta      meta
+	metaTable pubsub.Table
+	format    atomic.Int64 // in force
+	announced atomic.Int64 // the next one; 0: none
+	ids       *producerIDs
+	cluster   *cluster.Cluster
+	host      *partition.Host
+	topics    *topic.Topics
+	groups    *group.Forwarder
+	offsets   *offsets.View
 
 	// unhand ends taking over appends of other gateways; nil before it began.
 	unhand  func()
@@ -97,6 +106,9 @@ func New(cfg Config, store pubsub.Store, logger *slog.Logger, reg prometheus.Reg
 // be served. The work goes on in the background until Close; ctx bounds only
 // the start. A *FormatError means that the store must not be served.
 func (b *Broker) Start(ctx context.Context) error {
+	if b.cfg.Cluster.Formats == (cluster.Formats{}) {
+		b.cfg.Cluster.Formats = builtFormats
+	}
 	names := []string{"meta", "topics", "partitions", "consumer-offsets", "ids", "gateways", "leases"}
 	tables := make(map[string]pubsub.Table, len(names))
 	// The identity comes first: nothing is made beside data without one.
@@ -112,7 +124,7 @@ func (b *Broker) Start(ctx context.Context) error {
 		tables[name] = t
 		if name == "meta" {
 			err := b.patiently(ctx, func() (err error) {
-				b.meta, err = openMeta(ctx, b.store, t, b.cfg.Prefix)
+				b.meta, err = openMeta(ctx, b.store, t, b.cfg.Prefix, b.cfg.Cluster.Formats)
 				return err
 			})
 			if err != nil {
@@ -120,7 +132,7 @@ func (b *Broker) Start(ctx context.Context) error {
 			}
 		}
 	}
-	b.ids = &producerIDs{table: tables["ids"]}
+	b.ids, b.metaTable = &producerIDs{table: tables["ids"]}, tables["meta"]
 
 	b.cfg.Cluster.Prefix, b.cfg.Cluster.Host, b.cfg.Cluster.Port = b.cfg.Prefix, b.cfg.Host, b.cfg.Port
 	b.cluster = cluster.New(b.cfg.Cluster, cluster.Deps{
@@ -131,6 +143,9 @@ func (b *Broker) Start(ctx context.Context) error {
 	membership, member := context.WithCancel(context.WithoutCancel(ctx))
 	b.member = member
 	b.renewal.Go(func() { b.check("membership", membership, b.cluster.Run(membership)) })
+	if err := b.patiently(ctx, func() error { return b.admitted(ctx) }); err != nil {
+		return err
+	}
 
 	b.lease = b.cluster.Lease(tables["leases"], "maintenance")
 	background, stop := context.WithCancel(membership)
@@ -168,6 +183,7 @@ func (b *Broker) Start(ctx context.Context) error {
 	}
 	b.unhand = b.cluster.Handle(appendMethod, b.takeOver)
 	b.maintain(background)
+	b.running.Go(func() { b.check("stored format", background, b.guardFormat(background)) })
 	b.mu.Lock()
 	b.ready = true
 	b.mu.Unlock()

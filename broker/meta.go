@@ -7,19 +7,20 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hanzoai/stream/broker/cluster"
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/types"
 )
 
 const metaKey = "format"
 
-// formatVersion is what this build writes and the newest that it reads.
-const formatVersion = 1
-
 // meta is the value of kafka-meta/format.
 type meta struct {
-	V         int    `json:"v"`
+	V         int    `json:"v"` // the format in force, see format.go
 	ClusterID string `json:"cluster_id"`
+	Next      int    `json:"next,omitempty"` // a newer one that is announced
+
+	rest map[string]json.RawMessage // fields of later versions, carried through
 }
 
 // FormatError says that what is stored under the prefix cannot be served.
@@ -28,11 +29,11 @@ type FormatError struct{ Reason, Hint string }
 func (e *FormatError) Error() string { return e.Reason }
 
 // openMeta reads the cluster's identity, or makes one in an empty store.
-func openMeta(ctx context.Context, store pubsub.Store, table pubsub.Table, prefix string) (meta, error) {
+func openMeta(ctx context.Context, store pubsub.Store, table pubsub.Table, prefix string, known cluster.Formats) (meta, error) {
 	for {
 		v, err := table.Get(ctx, metaKey)
 		if err == nil {
-			return readMeta(table, v)
+			return readMeta(table, v, known)
 		}
 		if !errors.Is(err, pubsub.ErrNotFound) {
 			return meta{}, fmt.Errorf("read %s/%s: %w", table.Name(), metaKey, err)
@@ -52,7 +53,7 @@ func openMeta(ctx context.Context, store pubsub.Store, table pubsub.Table, prefi
 				fmt.Sprintf("there are %d streams under %s.> (%s) but no %s/%s", len(names), prefix, abbreviate(names), table.Name(), metaKey),
 				"restore the bucket " + table.Name() + ", delete those streams, or use another --prefix"}
 		}
-		m := meta{V: formatVersion, ClusterID: types.NewTopicID().String()}
+		m := meta{V: known.Newest, ClusterID: types.NewTopicID().String()}
 		data, err := json.Marshal(m)
 		if err != nil {
 			return m, err

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/hanzoai/stream/pubsub"
 )
@@ -21,16 +22,17 @@ func (e *ModeError) Error() string {
 // agree refuses to live beside gateways of another address mode: clients would
 // be told different brokers by each. It is asked before and after we register, so
 // that of two that join at once the later one, or both, give way.
-func (c *Cluster) agree(ctx context.Context) error {
+func (c *Cluster) agree(ctx context.Context, until pubsub.Rev) error {
 	type other struct {
 		Peer
 		v pubsub.Value
 	}
-	var others []other
+	others := map[int32]other{} // a key may come twice
 	self := c.Self()
-	err := c.scan(ctx, func(p Peer, v pubsub.Value) {
+	err := c.scan(ctx, until, func(p Peer, v pubsub.Value) {
+		delete(others, p.Node)
 		if p.State == Alive && p.Mode != c.cfg.Mode && p.Incarnation != self.Incarnation {
-			others = append(others, other{p, v})
+			others[p.Node] = other{p, v}
 		}
 	})
 	if err != nil {
@@ -45,4 +47,42 @@ func (c *Cluster) agree(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// written is the revision of our own key.
+func (c *Cluster) written() pubsub.Rev {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rev
+}
+
+// Living reads who is a member from the store: all who registered before it was
+// called and are not written off, also those that have been silent for a while.
+func (c *Cluster) Living(ctx context.Context) (peers []Peer, err error) {
+	// A renewal of ours that is sent from now on, and what comes before it.
+	began := time.Now()
+	var until pubsub.Rev
+	for until == 0 {
+		c.mu.Lock()
+		if c.sent.After(began) {
+			until = c.rev
+		}
+		c.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(c.cfg.Renew / 10):
+		}
+	}
+	found := map[int32]Peer{} // a key may come twice
+	if err = c.scan(ctx, until, func(p Peer, _ pubsub.Value) { found[p.Node] = p }); err != nil {
+		return nil, err
+	}
+	for _, p := range found {
+		if p.State == Alive {
+			peers = append(peers, p)
+		}
+	}
+	sortPeers(peers)
+	return peers, nil
 }

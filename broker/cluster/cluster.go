@@ -195,7 +195,7 @@ func (c *Cluster) Join(ctx context.Context) error {
 		}
 		if err = c.register(ctx, node, expect); err == nil {
 			// Who joined at the same time was not there to be seen before.
-			if err = c.agree(ctx); err == nil {
+			if err = c.agree(ctx, c.written()); err == nil {
 				return nil
 			}
 			err = errors.Join(err, c.Leave(ctx))
@@ -230,10 +230,10 @@ func (c *Cluster) serve(node int32) error {
 // pick chooses a node id and the revision of its key to overwrite.
 func (c *Cluster) pick(ctx context.Context) (int32, pubsub.Rev, error) {
 	keys := map[int32]pubsub.Value{}
-	if err := c.agree(ctx); err != nil {
+	if err := c.agree(ctx, 0); err != nil {
 		return 0, 0, err
 	}
-	err := c.scan(ctx, func(p Peer, v pubsub.Value) { keys[p.Node] = v })
+	err := c.scan(ctx, 0, func(p Peer, v pubsub.Value) { keys[p.Node] = v })
 	if err != nil {
 		return 0, 0, err
 	}
@@ -311,9 +311,10 @@ func (c *Cluster) living(ctx context.Context, p Peer, v pubsub.Value) (lives boo
 	return err == nil && now.Rev != v.Rev, now.Rev, nil
 }
 
-// scan reads all keys from the store's leader. Unreadable ones are left out.
-func (c *Cluster) scan(ctx context.Context, each func(Peer, pubsub.Value)) error {
-	err := c.deps.Table.Scan(ctx, pubsub.WatchOptions{}, 0, func(v pubsub.Value) error {
+// scan reads all keys, with all that was written up to a revision of ours, or, for
+// 0, as some replica has them. Unreadable ones are left out.
+func (c *Cluster) scan(ctx context.Context, until pubsub.Rev, each func(Peer, pubsub.Value)) error {
+	err := c.deps.Table.Scan(ctx, pubsub.WatchOptions{}, until, func(v pubsub.Value) error {
 		if p, err := decode(v.Key, nil2json(v)); err == nil {
 			each(p, v)
 		} else {

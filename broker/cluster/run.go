@@ -120,7 +120,7 @@ func (c *Cluster) renew(ctx context.Context) error {
 		if err := c.register(ctx, self.Node, v.Rev); err != nil {
 			return err
 		}
-		return c.agree(ctx) // with those who came while we were dead
+		return c.agree(ctx, c.written()) // with those who came while we were dead
 	}
 }
 
