@@ -49,6 +49,9 @@ type Cluster struct {
 	kick     chan struct{} // capacity 1: renew now
 	reached  chan struct{} // capacity 1: the watch delivered an own renewal
 
+	// evicted: another gateway has our node id, and we have no other yet. Run's.
+	evicted bool
+
 	// unserve ends answering peers, who ask whether we live or make calls; set by
 	// Join.
 	unserve func()
@@ -223,7 +226,7 @@ func (c *Cluster) serve(node int32) error {
 		life()
 		return err
 	}
-	c.unserve = func() { calls(); life() }
+	c.unserve = sync.OnceFunc(func() { calls(); life() })
 	return nil
 }
 

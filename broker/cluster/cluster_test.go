@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -206,6 +207,66 @@ func TestCutOffGatewayStopsAnsweringAndComesBack(t *testing.T) {
 
 // A life that the watch never showed is adoptable only after a renewal sent
 // after the question was seen: the watch may be behind.
+// TestNodeTakenWhileCutOff: who comes while a gateway is cut off finds nobody
+// under its node id and takes it. Back again, the gateway takes another one, and
+// the two do not take turns (simulation of gateways, seed 59).
+func TestNodeTakenWhileCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := memory.NewServer(memory.Config{})
+		var failing atomic.Bool
+		a := startWith(t, srv, Config{}, memory.Faults{Scan: func(memory.Op) memory.ReadFault {
+			if failing.Load() {
+				return memory.ReadFault{Err: pubsub.ErrUnavailable}
+			}
+			return memory.ReadFault{}
+		}})
+		time.Sleep(3 * time.Second)
+		former := a.Self()
+		a.store.Disconnect()
+		b := start(t, srv, Config{})
+		if b.Self().Node != former.Node {
+			t.Fatalf("node %d, want %d, which nobody answers for", b.Self().Node, former.Node)
+		}
+		failing.Store(true) // the first tries fail
+		a.store.Reconnect()
+		time.Sleep(3 * time.Second)
+		if a.Fresh() {
+			t.Error("a gateway without node id answers")
+		}
+		failing.Store(false)
+		time.Sleep(3 * time.Second)
+		now, other := a.Self(), b.Self()
+		if now.Node != 2 || other.Node != 1 || now.Incarnation == former.Incarnation {
+			t.Errorf("%+v and %+v, was %+v", now, other, former)
+		}
+		time.Sleep(10 * time.Second)
+		if a.Self() != now || b.Self() != other || !a.Fresh() || !b.Fresh() || len(a.Peers()) != 2 || len(b.Peers()) != 2 {
+			t.Errorf("%+v and %+v: %v and %v", a.Self(), b.Self(), a.Peers(), b.Peers())
+		}
+		if !b.MayAdopt(former) || b.MayAdopt(now) {
+			t.Errorf("former life adoptable: %v, present one: %v", b.MayAdopt(former), b.MayAdopt(now))
+		}
+		if got, err := a.ask(t.Context(), Peer{Identity: other}); got != yes || err != nil {
+			t.Errorf("the one that stayed is asked: %v, %v", got, err)
+		}
+		if got, err := b.ask(t.Context(), Peer{Identity: now}); got != yes || err != nil {
+			t.Errorf("the one that moved is asked: %v, %v", got, err)
+		}
+
+		// A fixed id is not given up for another: it ends.
+		c := start(t, srv, Config{Node: 7})
+		time.Sleep(3 * time.Second)
+		c.store.Disconnect()
+		d := start(t, srv, Config{Node: 7})
+		c.store.Reconnect()
+		err := <-c.done
+		c.done <- nil
+		if !errors.Is(err, ErrNodeTaken) || !d.Fresh() {
+			t.Errorf("Run: %v, the other is fresh: %v", err, d.Fresh())
+		}
+	})
+}
+
 func TestUnknownLifeNeedsProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})

@@ -13,14 +13,15 @@ import (
 )
 
 // Run renews the membership and watches the peers until ctx ends. When this
-// gateway is found dead it begins a new life; who owns something under the old
-// one learns it from Changed. It returns an error only for what it cannot go
-// on from.
+// gateway is found dead it begins a new life, under another node id if somebody
+// has taken a leased one; who owns something under the old life learns it from
+// Changed. It returns an error only for what it cannot go on from: ErrNodeTaken if
+// somebody has taken a fixed one.
 func (c *Cluster) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.deps.Store.OnConnection(c.connection)
-	defer c.unserve()
+	defer func() { c.unserve() }()
 	watch := make(chan error, 1)
 	go func() {
 		watch <- c.deps.Table.Watch(ctx, pubsub.WatchOptions{}, func(v pubsub.Value) error {
@@ -40,7 +41,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 				if ctx.Err() != nil {
 					return nil
 				}
-				if mode := (*ModeError)(nil); errors.As(err, &mode) {
+				if mode := (*ModeError)(nil); errors.As(err, &mode) || errors.Is(err, ErrNodeTaken) {
 					return err
 				}
 				c.deps.Logger.Warn("renewal failed", "error", err)
@@ -78,6 +79,9 @@ func (c *Cluster) connection(up bool) {
 
 // renew writes our key once more. It repeats at once what timed out.
 func (c *Cluster) renew(ctx context.Context) error {
+	if c.evicted {
+		return c.move(ctx)
+	}
 	c.mu.Lock()
 	c.renewals++
 	self, rev := c.self, c.rev
@@ -109,12 +113,19 @@ func (c *Cluster) renew(ctx context.Context) error {
 		if err != nil && !errors.Is(err, pubsub.ErrNotFound) {
 			return err
 		}
-		if p, derr := decode(w.Key, nil2json(v)); derr == nil && p.Identity == self && p.State == Alive && v.Rev > rev {
+		p, derr := decode(w.Key, nil2json(v))
+		switch {
+		case derr == nil && p.Identity == self && p.State == Alive && v.Rev > rev:
 			c.renewed(v.Rev, first, r)
 			return nil
-		} else if derr == nil && v.Rev <= rev {
+		case derr == nil && v.Rev <= rev:
 			// A leader that does not know our own last write yet: no news.
 			return fmt.Errorf("read gateway %d: %w: leader is behind", self.Node, pubsub.ErrUnavailable)
+		case derr == nil && p.Identity != self && p.State == Alive:
+			// While we were cut off nobody answered under our node id, and
+			// another gateway has it now.
+			c.deps.Logger.Warn("another gateway has our node id", "node", self.Node, "incarnation", self.Incarnation, "by", p.Incarnation)
+			return c.move(ctx)
 		}
 		c.deps.Logger.Warn("found dead; beginning a new life", "node", self.Node, "incarnation", self.Incarnation)
 		if err := c.register(ctx, self.Node, v.Rev); err != nil {
@@ -122,6 +133,18 @@ func (c *Cluster) renew(ctx context.Context) error {
 		}
 		return c.agree(ctx, c.written()) // with those who came while we were dead
 	}
+}
+
+// move begins a new life under another node id, or finds that a fixed one is
+// taken (ErrNodeTaken). After another error it is to be tried again.
+func (c *Cluster) move(ctx context.Context) error {
+	c.evicted = true
+	c.unserve()
+	if err := c.Join(ctx); err != nil {
+		return fmt.Errorf("join anew: %w", err)
+	}
+	c.evicted = false
+	return nil
 }
 
 func (c *Cluster) renewed(rev pubsub.Rev, sent time.Time, r record) {
