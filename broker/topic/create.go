@@ -54,7 +54,7 @@ func (ts *Topics) Create(ctx context.Context, s Spec) (*Topic, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r != nil && !ts.leftover(r) {
+	if r != nil && (r.State == active || s.ValidateOnly && !ts.leftover(r)) {
 		return nil, exists(s.Name)
 	}
 	t, err := ts.plan(s)
@@ -218,6 +218,13 @@ func (ts *Topics) create(ctx context.Context, key string, t Topic) (*Topic, erro
 			return nil, fmt.Errorf("finish the deletion of an earlier topic %s: %w", t.Name, err)
 		}
 		return &t, errAgain
+	case r != nil && r.State == creating:
+		// Who is told that a topic exists goes on to use it, and this one may
+		// come to nothing yet.
+		if err := ts.outcome(ctx, key, r); err != nil {
+			return nil, fmt.Errorf("wait for the creation of %s by another gateway: %w", t.Name, err)
+		}
+		return &t, errAgain
 	case r != nil:
 		return nil, exists(t.Name)
 	}
@@ -239,6 +246,25 @@ func (ts *Topics) create(ctx context.Context, key string, t Topic) (*Topic, erro
 		return nil, err
 	}
 	return made, nil
+}
+
+// outcome waits until another gateway's creation has succeeded or is given up, or
+// its creator has ended.
+func (ts *Topics) outcome(ctx context.Context, key string, r *record) error {
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+		now, _, err := ts.load(ctx, key)
+		if err != nil {
+			return err
+		}
+		if now == nil || now.number() != r.number() || now.State != creating || ts.leftover(now) {
+			return nil
+		}
+	}
 }
 
 // build makes the partitions of a creating record and makes it active.

@@ -250,9 +250,15 @@ func TestLivingCreatorIsLeftAlone(t *testing.T) {
 		if err := b.Sweep(t.Context()); err != nil {
 			t.Error(err)
 		}
-		_, err := b.Create(t.Context(), spec("foo"))
-		wantCode(t, "create what another is creating", err, kerr.TopicAlreadyExists)
-		_, err = b.Get(t.Context(), "foo")
+		// Who is told 36 goes on to use the topic: not before it is there.
+		second := make(chan error, 1)
+		go func() { _, err := b.Create(t.Context(), spec("foo")); second <- err }()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if len(second) > 0 {
+			t.Errorf("create what another is creating: answered before that has ended: %v", <-second)
+		}
+		_, err := b.Get(t.Context(), "foo")
 		wantCode(t, "get what is being created", err, kerr.UnknownTopicOrPartition)
 		if err := a.Sweep(t.Context()); err != nil {
 			t.Error(err)
@@ -260,10 +266,64 @@ func TestLivingCreatorIsLeftAlone(t *testing.T) {
 		if err := <-made; err != nil {
 			t.Errorf("Create: %v", err)
 		}
+		wantCode(t, "create what another has created", <-second, kerr.TopicAlreadyExists)
 		if !whole(t, c, b) {
 			t.Error("the topic is not there")
 		}
 	})
+}
+
+// TestCreationThatFails: who asks for the same topic meanwhile, through another
+// gateway or the same, makes it.
+func TestCreationThatFails(t *testing.T) {
+	t.Parallel()
+	for _, elsewhere := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(memory.Config{})
+			var failing atomic.Bool
+			failing.Store(true)
+			a := c.gateway(t, "a", memory.Faults{Create: func(op memory.Op) memory.WriteFault {
+				if strings.HasPrefix(op.Name, "kafka-foo") && failing.Load() {
+					return memory.WriteFault{Before: 20 * time.Second, Err: pubsub.ErrUnavailable}
+				}
+				return memory.WriteFault{}
+			}}, nil)
+			b := c.gateway(t, "b", memory.Faults{}, nil)
+			defer a.stop()
+			defer b.stop()
+			made := make(chan error, 1)
+			go func() { _, err := a.Create(t.Context(), spec("foo")); made <- err }()
+			synctest.Wait()
+			second := a
+			if elsewhere {
+				second = b
+			}
+			ended := make(chan error, 1)
+			go func() { _, err := second.Create(t.Context(), spec("foo")); ended <- err }()
+			time.Sleep(time.Second)
+			failing.Store(false) // for what begins from now on
+			if err := <-made; !errors.Is(err, pubsub.ErrUnavailable) {
+				t.Errorf("the first creation: %v", err)
+			}
+			if err := <-ended; err != nil {
+				t.Errorf("the second creation: %v", err)
+			}
+			if !whole(t, c, b) {
+				t.Error("the topic is not there")
+			}
+			// A creation that nobody ends is waited for as long as a request may take.
+			failing.Store(true)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			go func() { _, err := a.Create(t.Context(), spec("foobar")); made <- err }()
+			synctest.Wait()
+			_, err := second.Create(ctx, spec("foobar"))
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a third: %v", err)
+			}
+			<-made
+		})
+	}
 }
 
 // TestFrozenCreator: A is held for dead while it makes a topic, B makes it
