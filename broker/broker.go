@@ -132,7 +132,7 @@ func (b *Broker) Start(ctx context.Context) error {
 			}
 		}
 	}
-	b.ids, b.metaTable = &producerIDs{table: tables["ids"]}, tables["meta"]
+	b.ids, b.metaTable = newProducerIDs(tables["ids"]), tables["meta"]
 
 	b.cfg.Cluster.Prefix, b.cfg.Cluster.Host, b.cfg.Cluster.Port = b.cfg.Prefix, b.cfg.Host, b.cfg.Port
 	b.cluster = cluster.New(b.cfg.Cluster, cluster.Deps{

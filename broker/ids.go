@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/utils/killpoint"
@@ -23,12 +22,16 @@ const idKey = "pid"
 type producerIDs struct {
 	table pubsub.Table
 
-	// mu guards the fields below, and is held while a block is taken: callers
-	// would wait for it anyway.
-	mu      sync.Mutex
+	// turn, of capacity 1, is held by whoever uses the fields below, also while a
+	// block is taken: who waits for it can still give up.
+	turn    chan struct{}
 	started bool
 	next    int64
 	end     int64
+}
+
+func newProducerIDs(table pubsub.Table) *producerIDs {
+	return &producerIDs{table: table, turn: make(chan struct{}, 1)}
 }
 
 // idRecord is the value of kafka-ids/pid.
@@ -41,8 +44,12 @@ type idRecord struct {
 func (b *Broker) ProducerID(ctx context.Context) (int64, error) { return b.ids.take(ctx) }
 
 func (p *producerIDs) take(ctx context.Context) (int64, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	select {
+	case p.turn <- struct{}{}:
+	case <-ctx.Done():
+		return 0, fmt.Errorf("wait for a block of producer ids: %w", ctx.Err())
+	}
+	defer func() { <-p.turn }()
 	for p.next == p.end {
 		skip := int64(0)
 		if !p.started {
