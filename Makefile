@@ -16,7 +16,7 @@ export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
 .NOTPARALLEL:
-.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-gateways bench-kafka sim scale vuln deploy faults retention hostile e2e record golden-record record-suites nightly docs-clients test clean
+.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-gateways bench-kafka sim sim-nightly scale vuln deploy faults retention hostile e2e record golden-record record-suites nightly docs-clients test clean
 
 all: build
 
@@ -47,8 +47,13 @@ race:
 contract: ## the store's contract against the NATS versions of the field
 	STREAM_TEST_NATS_VERSIONS=2.10.29,2.11.x,2.x $(REPORT) -skips fail contract -count=1 -run '^TestContractServers$$' ./pubsub/jetstream
 
-sim: ## several gateways, faults from a seed: SIM_SEEDS=10000, or SIM_SEED=n SIM_REPEAT=50
-	SIM_SEEDS=$(or $(SIM_SEEDS),10000) $(REPORT) sim -count=1 -timeout 15m ./test/sim/...
+sim: ## faults from a seed, partitions and whole gateways: SIM_SEEDS=10000, or SIM_SEED=n SIM_REPEAT=50
+	SIM_SEEDS=$(or $(SIM_SEEDS),4000) $(REPORT) sim-partition -count=1 -timeout 30m ./test/sim/partition
+	SIM_SEEDS=$(or $(SIM_SEEDS),2000) $(REPORT) sim-gateway -count=1 -timeout 30m ./test/sim/gateway
+
+sim-nightly: ## 100,000 seeds of each
+	SIM_SEEDS=100000 $(REPORT) sim-partition -count=1 -timeout 0 ./test/sim/partition
+	SIM_SEEDS=100000 $(REPORT) sim-gateway -count=1 -timeout 0 ./test/sim/gateway
 
 hostile: ## bad clients against the real process, alone: it measures time
 	go vet -tags hostile ./test/hostile
@@ -116,6 +121,7 @@ nightly: setup ## what is too long for CI: records anew, every client on every k
 	STREAM_E2E_FULL=true $(MAKE) e2e-clients
 	STREAM_SUITES=whole $(MAKE) e2e-suites
 	$(MAKE) fuzz FUZZTIME=10m
+	$(MAKE) sim-nightly
 
 docs-clients: setup ## docs/clients.md, from a run of all clients
 	STREAM_E2E_BROKERS=embedded STREAM_E2E_WRITE=true $(REPORT) -dir test/e2e -progress 4 clients -count=1 -timeout 15m ./clients

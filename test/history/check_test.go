@@ -235,6 +235,10 @@ func TestGoodHistories(t *testing.T) {
 		"a commit without answer that came later": {
 			Commits:   []Commit{committed(1, 2, 1, 5), {Span: at(3, 4), Group: "g", Generation: 1, Log: l0, Offset: 7, Outcome: Unknown}},
 			Committed: []Committed{fetched(10, 11, 5), fetched(20, 21, 7)}},
+		"a commit without answer that never came, and its repetition": {
+			Commits: []Commit{committed(1, 2, 1, 5), {Span: at(3, 4), Group: "g", Generation: 1, Log: l0, Offset: 7, Outcome: Unknown},
+				{Span: at(10, 11), Group: "g", Generation: 2, Log: l0, Offset: 7, Outcome: Unknown}, committed(30, 31, 3, 7)},
+			Committed: []Committed{fetched(5, 6, 5), fetched(20, 21, 5), fetched(40, 41, 7)}},
 		"a zombie that got no answer": {
 			Commits:   []Commit{committed(10, 11, 2, 7), {Span: at(20, 21), Group: "g", Generation: 1, Log: l0, Offset: 5, Outcome: Unknown}},
 			Committed: []Committed{fetched(30, 31, 7)}},

@@ -117,34 +117,41 @@ func (c *checker) linearLog(f *logFacts) {
 // offsetStep is one operation on a committed offset.
 type offsetStep struct {
 	commit bool
+	maybe  bool // a commit that may never have taken effect
 	offset int64
 }
 
 // offsetModel is a committed offset as one thing: what is told is what was
 // committed last.
-var offsetModel = porcupine.Model{
-	Init: func() any { return int64(-1) },
-	Step: func(state, input, _ any) (bool, any) {
+var offsetModel = (&porcupine.NondeterministicModel{
+	Init: func() []any { return []any{int64(-1)} },
+	Step: func(state, input, _ any) []any {
 		s := input.(offsetStep)
-		if s.commit {
-			return true, s.offset
+		switch {
+		case s.maybe:
+			return []any{state, s.offset}
+		case s.commit:
+			return []any{s.offset}
+		case s.offset == state.(int64):
+			return []any{state}
 		}
-		return s.offset == state.(int64), state
+		return nil
 	},
-}
+}).ToModel()
 
 // linearOffset asks the same of one committed offset. A commit without outcome
-// whose offset nobody was told may be left out: it may have come last.
+// whose offset nobody was told may be left out.
 func (c *checker) linearOffset(f *offsetFacts) {
 	told := map[int64]bool{}
 	var ops []porcupine.Operation
 	for _, x := range f.fetches {
 		told[x.Offset] = true
-		ops = append(ops, porcupine.Operation{Input: offsetStep{false, x.Offset}, Call: x.Call, Return: x.Return})
+		ops = append(ops, porcupine.Operation{Input: offsetStep{offset: x.Offset}, Call: x.Call, Return: x.Return})
 	}
 	for _, x := range f.commits {
-		if until := f.latest(x); until >= x.Call && (until < never || told[x.Offset]) {
-			ops = append(ops, porcupine.Operation{Input: offsetStep{true, x.Offset}, Call: x.Call, Return: until})
+		maybe, until := x.Outcome == Unknown, f.latest(x)
+		if until >= x.Call && (!maybe || told[x.Offset]) {
+			ops = append(ops, porcupine.Operation{Input: offsetStep{true, maybe, x.Offset}, Call: x.Call, Return: until})
 		}
 	}
 	c.linear(offsetModel, ops, OffsetSteps, f.key.String())

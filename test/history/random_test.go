@@ -150,7 +150,7 @@ func TestRandom(t *testing.T) {
 // TestLong shows that a long history is checked in parts, in a bounded time.
 func TestLong(t *testing.T) {
 	w := &world{r: rand.New(rand.NewPCG(1, 0))}
-	w.run(60_000)
+	w.run(20_000)
 	began := time.Now()
 	if ps := Check(&w.h); len(ps) > 0 {
 		t.Fatal(ps)

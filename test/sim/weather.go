@@ -123,3 +123,33 @@ func (w *Weather) Faults() memory.Faults {
 		TableGet: w.table, Scan: w.table, News: w.news,
 	}
 }
+
+// All are the hooks of a whole gateway: also what topics, groups and membership
+// ask, and changes of tables that come late.
+func (w *Weather) All() memory.Faults {
+	f := w.Faults()
+	f.Create, f.Delete, f.Request = w.write, w.write, w.write
+	f.TableGet, f.TableRead, f.Find = w.leaderTable, w.replicaTable, w.table
+	f.Watch = w.lag
+	return f
+}
+
+// leaderTable is a table's leader: it denies a key's last change while leaders lie.
+func (w *Weather) leaderTable(op memory.Op) (f memory.ReadFault) {
+	f = w.table(op)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f.Old = w.lying && w.rng.IntN(2) == 0
+	return f
+}
+
+func (w *Weather) replicaTable(op memory.Op) memory.ReadFault { return w.replica(op) }
+
+func (w *Weather) lag(string) time.Duration {
+	r, fault, unlock := w.roll()
+	defer unlock()
+	if !fault {
+		return time.Duration(r.IntN(2000)) * time.Microsecond
+	}
+	return Millis(r, 3000)
+}
