@@ -16,7 +16,7 @@ export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
 .NOTPARALLEL:
-.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-gateways bench-kafka sim sim-nightly scale vuln deploy faults retention hostile e2e record golden-record record-suites nightly docs-clients test clean
+.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-gateways bench-kafka sim sim-nightly scale vuln deploy faults cluster chaos retention hostile e2e record golden-record record-suites nightly docs-clients test clean
 
 all: build
 
@@ -35,6 +35,7 @@ vet:
 	go vet ./...
 	cd test/e2e && go vet ./...
 	cd test/faults && go vet ./...
+	cd test/cluster && go vet ./...
 	cd test/deploy && go vet ./...
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; else echo "golangci-lint is not installed: not run"; fi
 
@@ -102,6 +103,14 @@ faults: ## the store slow, full, gone, restarted, lagging, under the real proces
 	cd test/faults && go vet ./...
 	$(REPORT) -dir test/faults -progress 2 faults -count=1 -timeout 10m ./...
 
+cluster: ## several real gateways: killed at every point, and short chaos on one NATS server and three
+	cd test/cluster && go vet ./...
+	$(REPORT) -dir test/cluster -progress 2 cluster -count=1 -parallel 4 -timeout 10m ./...
+
+chaos: ## faults from a seed, alone on the machine: SEED=1 MINUTES=30 REPLICAS=1|3 MODE=shared|per-gateway GATEWAYS=3
+	cd test/cluster && CHAOS_SEED=$(or $(SEED),1) CHAOS_MINUTES=$(or $(MINUTES),30) CHAOS_REPLICAS=$(or $(REPLICAS),1) \
+		CHAOS_MODE=$(or $(MODE),shared) CHAOS_GATEWAYS=$(or $(GATEWAYS),3) go test -v -count=1 -timeout 0 -run '^TestChaos$$' .
+
 e2e: setup $(addprefix e2e-,$(E2E)) ## real clients, one suite after another
 
 # One suite alone: make e2e-cli, make e2e-kill BROKERS=nats-2.10.29
@@ -135,7 +144,7 @@ record-suites: setup ## what foreign suites do on Apache Kafka, into test/e2e/su
 
 test: ## all: unit tests under the race detector, NATS versions, faults, real clients; totals at the end
 	@rm -rf .cache/report
-	@ok=0; for step in setup fmt vet race contract sim deploy faults hostile e2e; do \
+	@ok=0; for step in setup fmt vet race contract sim deploy faults cluster hostile e2e; do \
 		echo "== make $$step"; $(MAKE) --no-print-directory -k $$step || ok=1; \
 	done; \
 	echo "== totals"; $(REPORT) -total || ok=1; exit $$ok

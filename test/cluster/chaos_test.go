@@ -27,6 +27,7 @@ func TestChaos(t *testing.T) {
 	if os.Getenv("CHAOS_MINUTES") == "" {
 		for _, replicas := range []int{1, 3} {
 			t.Run(fmt.Sprintf("R%d", replicas), func(t *testing.T) {
+				t.Parallel()
 				breakWorld(t, seed, shape{gateways: 2, replicas: replicas, mode: shared}, 12*time.Second, 4*time.Second, time.Second, false)
 			})
 		}
@@ -54,7 +55,6 @@ func number(t *testing.T, name string, otherwise int) int {
 // machine must not be busy with something else.
 func breakWorld(t *testing.T, seed int, s shape, limit, frozen, pause time.Duration, judge bool) {
 	t.Logf("seed %d: %d gateways, %s address mode, %d NATS servers, %v", seed, s.gateways, s.mode, s.replicas, limit)
-	kept := logs(t, seed)
 	w := newWorld(t, s)
 	watch := newWatch()
 	c := &chaos{t: t, w: w, watch: watch, random: rand.New(rand.NewPCG(uint64(seed), 0)), freeze: frozen, pause: pause}
@@ -68,51 +68,46 @@ func breakWorld(t *testing.T, seed int, s shape, limit, frozen, pause time.Durat
 		}
 		c.run(l, end)
 		l.finish()
-		check(t, &l.rec, kept, seed, l.topic)
+		check(t, &l.rec, seed, l.topic)
 	}
 	watch.report(t, judge)
 }
 
-// logs makes the folder in which a failed run leaves what it knows, and sees that
-// processes leave their logs there too.
-func logs(t *testing.T, seed int) string {
-	dir := filepath.Join(testkit.Cache(), "chaos", fmt.Sprintf("%s-seed%d-%s", strings.ReplaceAll(t.Name(), "/", "-"), seed, time.Now().Format("0102-150405")))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("STREAM_TEST_LOGS", dir)
-	t.Cleanup(func() {
-		if !t.Failed() {
-			if err := os.RemoveAll(dir); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	return dir
-}
-
 // check has a history checked, and kept if there is a problem.
-func check(t *testing.T, rec *history.Recorder, dir string, seed int, name string) {
+func check(t *testing.T, rec *history.Recorder, seed int, name string) {
 	t.Helper()
 	h := rec.History()
 	problems := history.Check(h)
 	for _, p := range problems {
 		t.Errorf("%s: %s", name, p)
 	}
-	if len(problems) == 0 && !t.Failed() {
+	if !t.Failed() {
 		return
-	}
-	file := filepath.Join(dir, name+".history.gz")
-	if err := h.Save(file); err != nil {
-		t.Error(err)
 	}
 	commit, err := exec.Command("git", "-C", testkit.Root(), "describe", "--always", "--dirty").Output()
 	if err != nil {
 		commit = []byte("unknown")
 	}
-	about := fmt.Sprintf("seed %d\ncommit %s", seed, commit)
-	if err := os.WriteFile(filepath.Join(dir, "about.txt"), []byte(about), 0o644); err != nil {
+	file := filepath.Join(kept, fmt.Sprintf("%s-seed%d-%s-%s-%s.history.gz",
+		strings.ReplaceAll(t.Name(), "/", "-"), seed, name, strings.TrimSpace(string(commit)), time.Now().Format("0102-150405")))
+	if err := h.Save(file); err != nil {
 		t.Error(err)
 	}
 	t.Logf("kept: %s", file)
+}
+
+// TestKept checks a history that a failed run has kept: CHAOS_HISTORY names it.
+func TestKept(t *testing.T) {
+	file := os.Getenv("CHAOS_HISTORY")
+	if file == "" {
+		t.Log("CHAOS_HISTORY names no file")
+		return
+	}
+	h, err := history.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range history.Check(h) {
+		t.Error(p)
+	}
 }

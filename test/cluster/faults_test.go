@@ -101,6 +101,9 @@ func (c *chaos) between(least, most time.Duration) time.Duration {
 // endDue waits, and ends what has lasted long enough meanwhile.
 func (c *chaos) endDue(wait time.Duration) {
 	for until := time.Now().Add(wait); ; {
+		for _, g := range c.w.running() {
+			g.supervise(c.t)
+		}
 		next := until
 		var left []*pending
 		for _, p := range c.later {
@@ -145,7 +148,7 @@ func (c *chaos) one(l *load) {
 			c.last(lasting/2, false, func() { g.start(c.t); c.watch.end(f) })
 		case termGateway:
 			g.set(dead)
-			if code := g.Process().Terminate(c.t, 40*time.Second); code != 0 {
+			if code := g.Process().Terminate(c.t, 40*time.Second); code != 0 && code != storeAway {
 				c.t.Errorf("%s ended with exit code %d after SIGTERM", g.name, code)
 			}
 			g.start(c.t)

@@ -70,7 +70,7 @@ func newWorld(t *testing.T, s shape) *world {
 		addrs[i] = testkit.FreeAddr(t)
 	}
 	// First members of a group come together; three seconds are for people.
-	args := []string{"--replicas", fmt.Sprint(s.replicas), "--group.initial.rebalance.delay.ms", "500"}
+	args := []string{"--replicas", fmt.Sprint(s.replicas), "--group-initial-rebalance-delay-ms", "500ms"}
 	if s.mode == perGateway {
 		args = append(args, "--address-mode", perGateway)
 		w.seeds = addrs
@@ -234,16 +234,22 @@ func (w *world) waitStore(t *testing.T) {
 func (g *gateway) ready(t *testing.T) {
 	t.Helper()
 	testkit.Poll(t, time.Minute, g.name+" is ready", func() error {
-		select {
-		case <-g.Process().Exited():
-			if code := g.Process().ExitCode(t, time.Second); code != storeAway {
-				t.Fatalf("%s has ended with exit code %d:\n%s", g.name, code, g.Log())
-			}
-			g.start(t)
-		default:
-		}
+		g.supervise(t)
 		return testkit.Get(t.Context(), g.Admin+"/readyz")
 	})
+}
+
+// supervise starts a gateway again that gave up while NATS had no leader.
+func (g *gateway) supervise(t *testing.T) {
+	t.Helper()
+	select {
+	case <-g.Process().Exited():
+		if code := g.Process().ExitCode(t, time.Second); code != storeAway {
+			t.Fatalf("%s has ended with exit code %d:\n%s", g.name, code, g.Log())
+		}
+		g.start(t)
+	default:
+	}
 }
 
 // metric reads one sample of a gateway's metrics.
