@@ -37,20 +37,24 @@ func (b *Broker) release(ctx context.Context) {
 	}
 }
 
-// sweep finishes what dead gateways left half done, when the lease comes here and
-// whenever the membership changes.
+// sweepEvery is how often the holder looks for what was left without any change of
+// the membership: by a gateway that was long dead and did one thing more.
+const sweepEvery = 5 * time.Minute
+
+// sweep finishes what dead gateways left half done, when the lease comes here,
+// whenever the membership changes and every so often.
 func (b *Broker) sweep(ctx context.Context) {
 	for {
 		changed, moved := b.cluster.Changed(), b.lease.Changed()
-		var again <-chan time.Time
+		wait := time.Second // ours, perhaps, once renewals are acknowledged
 		if b.maintains() {
+			wait = sweepEvery
 			if err := b.topics.Sweep(ctx); err != nil && ctx.Err() == nil {
 				b.logger.Warn("sweep of topics failed; it is repeated", logging.Error, err)
-				again = time.After(30 * time.Second)
+				wait = 30 * time.Second
 			}
-		} else {
-			again = time.After(time.Second) // ours, perhaps, once renewals are acknowledged
 		}
+		again := time.After(wait)
 		select {
 		case <-ctx.Done():
 			return

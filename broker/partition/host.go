@@ -473,30 +473,43 @@ type DestroySpec struct {
 }
 
 // Destroy deletes log, partition record and snapshots. It is idempotent, and
-// works for a partition that was only half created.
+// works for a partition that was only half created. The record's key gets a
+// delete marker even if it was never written: a Create that is on its way finds
+// it and fails.
 func (h *Host) Destroy(ctx context.Context, s DestroySpec) error {
 	h.Close(s.ID, s.Partition)
 	if err := h.store.DeleteLog(ctx, s.Log); err != nil && !errors.Is(err, pubsub.ErrNotFound) {
 		return fmt.Errorf("destroy partition %s.%d: %w", s.ID, s.Partition, err)
 	}
-	key := recordKey(s.ID, s.Partition)
-	// Topic ids are never used again: every key under this one belongs to the
-	// incarnation that goes.
-	var old []pubsub.Value
+	// Others may be at it as well: then what we wanted to delete is gone.
+	var err error
+	for range 3 {
+		if err = h.destroyKeys(ctx, recordKey(s.ID, s.Partition)); !errors.Is(err, pubsub.ErrConflict) {
+			break
+		}
+	}
+	return err
+}
+
+// destroyKeys deletes a partition record and all keys under it. Topic ids are
+// never used again: every such key belongs to the incarnation that goes.
+func (h *Host) destroyKeys(ctx context.Context, key string) error {
+	var ws []pubsub.Write
+	known := false // the record, or its marker
 	err := h.records.Scan(ctx, pubsub.WatchOptions{Patterns: []string{key, key + ".>"}, HeadersOnly: true}, 0, func(v pubsub.Value) error {
+		known = known || v.Key == key
 		if !v.Deleted {
-			old = append(old, v)
+			ws = append(ws, pubsub.Write{Key: v.Key, Expect: v.Rev, Delete: true})
 		}
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("destroy partition %s: list its keys: %w", key, err)
 	}
-	var errs []error
-	ws := make([]pubsub.Write, len(old))
-	for i, v := range old {
-		ws[i] = pubsub.Write{Key: v.Key, Expect: v.Rev, Delete: true}
+	if !known {
+		ws = append(ws, pubsub.Write{Key: key, Delete: true})
 	}
+	var errs []error
 	for i, r := range pubsub.PutAll(ctx, h.records, ws) {
 		if r.Err != nil {
 			errs = append(errs, fmt.Errorf("destroy partition %s: delete %s: %w", key, ws[i].Key, r.Err))
