@@ -15,6 +15,7 @@ import (
 
 	"github.com/hanzoai/stream/broker/cluster"
 	"github.com/hanzoai/stream/broker/coord"
+	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/types"
 )
@@ -74,7 +75,10 @@ func New(c Config, d Deps) *Coordinator {
 			name, _ := pubsub.Name(key) // a hashed one is set by the request or the record
 			s := newState(name, &co.c, d.NewID)
 			s.offsets.table = d.Table
-			s.rebalanced = co.metrics.rebalanced
+			s.rebalanced = func(reason string) {
+				co.metrics.rebalanced(reason)
+				d.Logger.Debug("rebalance begun", logging.Group, s.name, "generation", s.generation, "reason", reason)
+			}
 			return s
 		},
 		Movable: (*State).movable,
