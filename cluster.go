@@ -6,12 +6,22 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hanzoai/stream/broker/cluster"
 	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/pubsub/embedded"
 )
 
 // clustered reports that the embedded NATS server is one of several.
 func (c *config) clustered() bool { return c.ClusterListen != "" || len(c.ClusterPeers) > 0 }
+
+// nodesHaveAddresses makes an address per gateway the default of a cluster: clients
+// know the addresses of all nodes, and one that is told a single one could go
+// nowhere when that node dies.
+func (l *loaded) nodesHaveAddresses() {
+	if l.clustered() && !l.isSet("address-mode") {
+		l.AddressMode = string(cluster.PerGateway)
+	}
+}
 
 // checkCluster checks the keys of an embedded cluster and fills in what follows
 // from it.

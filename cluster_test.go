@@ -51,7 +51,7 @@ func TestClusterConfig(t *testing.T) {
 			}
 			continue
 		}
-		if len(l.problems) > 0 || l.Replicas != 3 || l.clusterSize() != c.size {
+		if len(l.problems) > 0 || l.Replicas != 3 || l.AddressMode != "per-gateway" || l.clusterSize() != c.size {
 			t.Errorf("%q: problems %q, %d replicas, %d nodes of %d", c.args, l.problems, l.Replicas, l.clusterSize(), c.size)
 		}
 		if b := l.brokerConfig(l.advertise(l.Port)); b.Cluster.Alone || b.Replicas != 3 {
@@ -68,6 +68,12 @@ func TestClusterConfig(t *testing.T) {
 		if e.Secret != wantSecret {
 			t.Errorf("%q: secret %q, want %q", c.args, e.Secret, wantSecret)
 		}
+	}
+	if l := loadWith(t, append([]string{"--address-mode", "shared"}, three...), nil); l.AddressMode != "shared" {
+		t.Errorf("--address-mode shared became %s", l.AddressMode)
+	}
+	if l := loadWith(t, append([]string{"--host", "0.0.0.0"}, three...), nil); len(l.problems) != 1 || !strings.Contains(l.problems[0], "per-gateway needs an address") {
+		t.Errorf("--host 0.0.0.0: %q", l.problems)
 	}
 	if l := loadWith(t, append([]string{"--replicas", "1"}, three...), nil); l.Replicas != 1 {
 		t.Errorf("--replicas 1 became %d", l.Replicas)

@@ -37,6 +37,7 @@ func (l *loaded) validate() {
 			l.problem("advertised-address: %q cannot be connected to: name the host and port that clients reach", l.Advertised)
 		}
 	}
+	l.nodesHaveAddresses()
 	if l.AddressMode == "per-gateway" && l.Host != "" && l.advertise(l.Port).Host == "" {
 		l.problem("address-mode: per-gateway needs an address of this gateway's own: name it with host or advertised-address, as %s stands for whatever address a client has reached", l.Host)
 	}

@@ -32,6 +32,10 @@ func openStore(ctx context.Context, l *loaded, logger *slog.Logger, reg promethe
 		}
 	}
 	store, err := connect(ctx, l, srv, logger, reg)
+	for l.clustered() && errors.Is(err, jetstream.ErrUnreachable) && ctx.Err() == nil {
+		waitsFor("waiting for the cluster: " + err.Error()) // it lost its leader again
+		store, err = connect(ctx, l, srv, logger, reg)
+	}
 	if err != nil {
 		if srv != nil {
 			srv.Stop()

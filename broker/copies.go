@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -25,13 +24,12 @@ func (b *Broker) Copies(t *topic.Topic, n int32) partition.Copies {
 	return want
 }
 
-// RefreshCopies makes what Copies tells of these topics new, within patience.
-func (b *Broker) RefreshCopies(ctx context.Context, patience time.Duration, topics ...*topic.Topic) {
+// RefreshCopies makes what Copies tells of these topics new, if it is old, and
+// waits for that as long as ctx lasts.
+func (b *Broker) RefreshCopies(ctx context.Context, topics ...*topic.Topic) {
 	for _, t := range topics {
 		if t.Replicas > 1 && !b.offsets.Is(t.ID) {
-			ctx, cancel := context.WithTimeout(ctx, patience)
 			b.host.RefreshCopies(ctx)
-			cancel()
 			return
 		}
 	}

@@ -19,9 +19,9 @@ import (
 //   - v12+: topics may be named by id, with null for the name; an unknown id is
 //     UNKNOWN_TOPIC_ID. In v10 and v11 an id or a null name makes the whole
 //     request INVALID_REQUEST.
-//   - Leader epoch 0, replicas and in-sync replicas are the leader, and with an
-//     address per gateway as many more brokers as the store has copies; none
-//     offline. Any broker serves any partition: a leader is a hint.
+//   - Leader epoch 0. As many replicas, in-sync and offline ones as the stream has,
+//     the leader first (handler.replicas). Any broker serves any partition: a
+//     leader is a hint.
 //   - Authorized operations are all there are when asked for, else −2147483648.
 //
 // v1 controller, rack, internal flag; v2 cluster id; v3 throttle time; v4
@@ -61,14 +61,17 @@ func (h *handler) metadata(ctx context.Context, r *request) (kmsg.Response, erro
 		resp.AuthorizedOperations = clusterOperations
 	}
 
+	fresh, cancel := context.WithTimeout(ctx, copiesPatience)
+	defer cancel()
 	resp.Topics = []kmsg.MetadataResponseTopic{}
 	if all {
 		topics, err := h.backend.Topics(ctx)
 		if err != nil {
 			return h.metadataFailed(req, resp, err)
 		}
+		h.backend.RefreshCopies(fresh, topics...)
 		for _, t := range topics {
-			resp.Topics = append(resp.Topics, describeTopic(req, t, brokers))
+			resp.Topics = append(resp.Topics, h.describeTopic(req, t, brokers))
 		}
 		return resp, nil
 	}
@@ -99,7 +102,8 @@ func (h *handler) metadata(ctx context.Context, r *request) (kmsg.Response, erro
 			resp.Topics = append(resp.Topics, refusedTopic(req, t, h.backend.Code(err, false)))
 			continue
 		}
-		resp.Topics = append(resp.Topics, describeTopic(req, found, brokers))
+		h.backend.RefreshCopies(fresh, found)
+		resp.Topics = append(resp.Topics, h.describeTopic(req, found, brokers))
 	}
 	return resp, nil
 }
@@ -126,7 +130,7 @@ func (h *handler) findOrCreate(ctx context.Context, name string, create bool) (*
 	return t, err
 }
 
-func describeTopic(req *kmsg.MetadataRequest, t *topic.Topic, brokers Brokers) kmsg.MetadataResponseTopic {
+func (h *handler) describeTopic(req *kmsg.MetadataRequest, t *topic.Topic, brokers Brokers) kmsg.MetadataResponseTopic {
 	st := kmsg.NewMetadataResponseTopic()
 	name := t.Name
 	st.Topic, st.TopicID, st.IsInternal = &name, t.ID, topic.Internal(t.Name)
@@ -139,9 +143,8 @@ func describeTopic(req *kmsg.MetadataRequest, t *topic.Topic, brokers Brokers) k
 		p := &st.Partitions[i]
 		*p = kmsg.NewMetadataResponseTopicPartition()
 		p.Partition, p.LeaderEpoch = int32(i), 0
-		p.Replicas = brokers.Replicas(t.ID, p.Partition, t.Replicas)
-		p.Leader, p.ISR = p.Replicas[0], p.Replicas
-		p.OfflineReplicas = []int32{}
+		p.Replicas, p.ISR, p.OfflineReplicas = h.replicas(brokers, t, p.Partition)
+		p.Leader = p.Replicas[0]
 	}
 	return st
 }

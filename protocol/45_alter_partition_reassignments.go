@@ -63,7 +63,7 @@ func (h *handler) alterReassignments(ctx context.Context, r *request) (kmsg.Resp
 			case rp.Replicas == nil:
 				sp.ErrorCode = kerr.NoReassignmentInProgress.Code
 			default:
-				sp.ErrorCode, sp.ErrorMessage = h.refusal(reassign(brokers, t, rp), false)
+				sp.ErrorCode, sp.ErrorMessage = h.refusal(h.reassign(brokers, t, rp), false)
 			}
 		}
 		resp.Topics = append(resp.Topics, st)
@@ -72,11 +72,14 @@ func (h *handler) alterReassignments(ctx context.Context, r *request) (kmsg.Resp
 }
 
 // reassign says why a partition does not get these replicas; nil if it has them.
-func reassign(brokers Brokers, t *topic.Topic, rp *kmsg.AlterPartitionAssignmentsRequestTopicPartition) error {
+func (h *handler) reassign(brokers Brokers, t *topic.Topic, rp *kmsg.AlterPartitionAssignmentsRequestTopicPartition) error {
 	if len(rp.Replicas) == 0 {
 		return refuse(kerr.InvalidReplicaAssignment, "The manual partition assignment includes an empty replica list.")
 	}
 	ids := slices.Sorted(slices.Values(rp.Replicas))
+	if now, _, _ := h.replicas(brokers, t, rp.Partition); slices.Equal(ids, slices.Sorted(slices.Values(now))) {
+		return nil
+	}
 	for i, id := range ids {
 		if _, ok := brokers.Find(id); !ok {
 			return refuse(kerr.InvalidReplicaAssignment, "The manual partition assignment includes broker %d, but no such broker is registered.", id)
@@ -84,9 +87,6 @@ func reassign(brokers Brokers, t *topic.Topic, rp *kmsg.AlterPartitionAssignment
 		if i > 0 && ids[i-1] == id {
 			return refuse(kerr.InvalidReplicaAssignment, "The manual partition assignment includes the broker %d more than once.", id)
 		}
-	}
-	if slices.Equal(ids, slices.Sorted(slices.Values(brokers.Replicas(t.ID, rp.Partition, t.Replicas)))) {
-		return nil
 	}
 	return refuse(kerr.InvalidReplicaAssignment, "The store places replicas: they cannot be assigned to brokers.")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -23,9 +24,12 @@ import (
 //     partition that is not there.
 //   - A cursor before partition 0, or of a topic that is not in the request's
 //     list, is INVALID_REQUEST on every topic of that list.
-//   - Leader epoch 0; replicas and in-sync replicas as in Metadata; no eligible
-//     leader replicas, none offline.
+//   - Leader epoch 0; replicas, in-sync and offline ones as in Metadata; no
+//     eligible leader replicas.
 var describeTopicPartitionsAPI = api{key: 75, min: 0, max: 0, large: true, serve: (*handler).describeTopicPartitions}
+
+// describePatience is how long an answer waits for news of copies: people ask.
+const describePatience = 2 * time.Second
 
 // maxPagePartitions is Kafka's max.request.partition.size.limit by default.
 const maxPagePartitions = 2000
@@ -67,6 +71,8 @@ func (h *handler) describeTopicPartitions(ctx context.Context, r *request) (kmsg
 		}
 	}
 	slices.Sort(names)
+	fresh, cancel := context.WithTimeout(ctx, describePatience)
+	defer cancel()
 	left := min(max(req.ResponsePartitionLimit, 1), maxPagePartitions)
 	for _, name := range slices.Compact(names) {
 		if name < cursor.Topic {
@@ -88,7 +94,8 @@ func (h *handler) describeTopicPartitions(ctx context.Context, r *request) (kmsg
 			first = min(cursor.Partition, t.Partitions)
 		}
 		end := min(first+left, t.Partitions)
-		describePartitions(&st, t, first, end, brokers)
+		h.backend.RefreshCopies(fresh, t)
+		h.describePartitions(&st, t, first, end, brokers)
 		resp.Topics = append(resp.Topics, st)
 		left -= end - first
 		if end < t.Partitions {
@@ -107,7 +114,7 @@ func describedTopic(name string) kmsg.DescribeTopicPartitionsResponseTopic {
 
 // describePartitions fills in what is known of t and its partitions from first
 // to before end.
-func describePartitions(st *kmsg.DescribeTopicPartitionsResponseTopic, t *topic.Topic, first, end int32, brokers Brokers) {
+func (h *handler) describePartitions(st *kmsg.DescribeTopicPartitionsResponseTopic, t *topic.Topic, first, end int32, brokers Brokers) {
 	st.TopicID, st.IsInternal = t.ID, topic.Internal(t.Name)
 	st.Partitions = make([]kmsg.DescribeTopicPartitionsResponseTopicPartition, end-first)
 	none := []int32{}
@@ -115,9 +122,9 @@ func describePartitions(st *kmsg.DescribeTopicPartitionsResponseTopic, t *topic.
 		p := &st.Partitions[i]
 		*p = kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
 		p.Partition, p.LeaderEpoch = first+int32(i), 0
-		p.Replicas = brokers.Replicas(t.ID, p.Partition, t.Replicas)
-		p.LeaderID, p.ISR = p.Replicas[0], p.Replicas
-		p.EligibleLeaderReplicas, p.LastKnownELR, p.OfflineReplicas = none, none, none
+		p.Replicas, p.ISR, p.OfflineReplicas = h.replicas(brokers, t, p.Partition)
+		p.LeaderID = p.Replicas[0]
+		p.EligibleLeaderReplicas, p.LastKnownELR = none, none
 	}
 }
 

@@ -182,6 +182,7 @@ type Backend interface {
 	Cluster
 	Topics
 	Partitions
+	Copies
 	Storage
 	Groups() Groups
 	Producers

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hanzoai/stream/broker/group"
+	"github.com/hanzoai/stream/broker/partition"
 	"github.com/hanzoai/stream/broker/topic"
 	"github.com/hanzoai/stream/types"
 )
@@ -47,6 +48,8 @@ type stub struct {
 	producerID func() (int64, error)
 	groups     stubGroups
 
+	copies func(t *topic.Topic, partition int32) partition.Copies // nil: one
+
 	space func() (Space, error)
 	sizes func([]*topic.Topic) ([][]int64, error)
 }
@@ -76,7 +79,14 @@ func (s *stub) BrokerConfigs(int32) []topic.ConfigValue { return s.broker }
 
 func (s *stub) ClusterConfigs() []topic.ConfigValue { return s.cluster }
 
-func (s *stub) RefreshConfigs(context.Context, []string) {}
+func (s *stub) RefreshConfigs(context.Context, []string)       {}
+func (s *stub) RefreshCopies(context.Context, ...*topic.Topic) {}
+func (s *stub) Copies(t *topic.Topic, n int32) partition.Copies {
+	if s.copies != nil {
+		return s.copies(t, n)
+	}
+	return partition.Copies{Replicas: 1, InSync: 1}
+}
 
 func (s *stub) AlterTopic(_ context.Context, t *topic.Topic, a topic.Alteration) error {
 	return s.alterTopic(t, a)

@@ -95,10 +95,28 @@ type storedMessage struct {
 	Time    time.Time `json:"time"`
 }
 
+// askEvery is how long a question waits before it is asked again: in a cluster
+// nobody answers while there is no leader, and one who was asked before an election
+// does not answer after it.
+const askEvery = time.Second
+
+// ask is api for calls that change nothing.
+func (st *Store) ask(ctx context.Context, timeout time.Duration, subject string, req any, resp answerer) error {
+	every := timeout
+	if st.clustered {
+		every = askEvery
+	}
+	return st.apiAgain(ctx, timeout, every, subject, req, resp)
+}
+
 // api makes one JetStream API call on the control connection: req is JSON (nil
 // for none), the answer is decoded into resp unless that is nil. Errors: those
 // of conn.call, *apiError as it is.
 func (st *Store) api(ctx context.Context, timeout time.Duration, subject string, req any, resp answerer) error {
+	return st.apiAgain(ctx, timeout, timeout, subject, req, resp)
+}
+
+func (st *Store) apiAgain(ctx context.Context, timeout, every time.Duration, subject string, req any, resp answerer) error {
 	m := &nats.Msg{Subject: st.apiPrefix + subject}
 	if req != nil {
 		b, err := json.Marshal(req)
@@ -113,7 +131,7 @@ func (st *Store) api(ctx context.Context, timeout time.Duration, subject string,
 		return fmt.Errorf("%w: %w", errNotSent, ctx.Err())
 	}
 	defer func() { <-st.apiSlots }()
-	a, err := st.control.call(ctx, m, timeout, nil)
+	a, err := st.control.callAgain(ctx, m, timeout, every, nil)
 	if err != nil {
 		return err
 	}
@@ -135,7 +153,7 @@ func (st *Store) api(ctx context.Context, timeout time.Duration, subject string,
 // streamInfo asks the stream's leader.
 func (st *Store) streamInfo(ctx context.Context, name string) (streamInfo, error) {
 	var si streamInfo
-	err := st.api(ctx, st.cfg.APITimeout, "STREAM.INFO."+name, nil, &si)
+	err := st.ask(ctx, st.cfg.APITimeout, "STREAM.INFO."+name, nil, &si)
 	return si, err
 }
 
@@ -152,7 +170,7 @@ func (st *Store) getFromLeader(ctx context.Context, name string, req leaderGet) 
 		answer
 		Message *storedMessage `json:"message"`
 	}
-	err := st.api(ctx, st.cfg.APITimeout, "STREAM.MSG.GET."+name, req, &resp)
+	err := st.ask(ctx, st.cfg.APITimeout, "STREAM.MSG.GET."+name, req, &resp)
 	if err == nil && resp.Message == nil {
 		err = fmt.Errorf("get from %s: answer holds neither a message nor an error", name)
 	}

@@ -162,6 +162,12 @@ func (c *conn) send(m *nats.Msg) error {
 // call sends one request and waits for its answer: the first message for which
 // accept (if set) is true. Errors: errNotSent, errNoAnswer, errNoResponders.
 func (c *conn) call(ctx context.Context, m *nats.Msg, timeout time.Duration, accept func(*nats.Msg) bool) (*nats.Msg, error) {
+	return c.callAgain(ctx, m, timeout, timeout, accept)
+}
+
+// callAgain is call for requests that change nothing: they are sent again after
+// each silence of every.
+func (c *conn) callAgain(ctx context.Context, m *nats.Msg, timeout, every time.Duration, accept func(*nats.Msg) bool) (*nats.Msg, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotSent, err)
 	}
@@ -175,7 +181,8 @@ func (c *conn) call(ctx context.Context, m *nats.Msg, timeout time.Duration, acc
 		return nil, err
 	}
 	killpoint.AtKey("request.sent", m.Subject)
-	s.timer.Reset(timeout)
+	left := timeout
+	s.timer.Reset(min(every, left))
 	for {
 		select {
 		case a := <-s.ch:
@@ -196,7 +203,13 @@ func (c *conn) call(ctx context.Context, m *nats.Msg, timeout time.Duration, acc
 				return nil, fmt.Errorf("%w: connection lost", errNoAnswer)
 			}
 		case <-s.timer.C:
-			return nil, fmt.Errorf("%w within %v", errNoAnswer, timeout)
+			if left -= every; left <= 0 {
+				return nil, fmt.Errorf("%w within %v", errNoAnswer, timeout)
+			}
+			s.timer.Reset(min(every, left))
+			if err := c.send(m); err != nil {
+				return nil, err
+			}
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: %w", errNoAnswer, ctx.Err())
 		}

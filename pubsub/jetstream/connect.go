@@ -111,13 +111,14 @@ func (st *Store) connect(ctx context.Context) error {
 		return st.startError(ErrTooOld, fmt.Sprintf("version %s", nc.ConnectedServerVersion()),
 			"upgrade the NATS server to "+MinVersion+" or later", err)
 	}
+	st.clustered = nc.ConnectedClusterName() != ""
 	patience := st.cfg.APITimeout
 	if st.cfg.InProcess != nil {
 		// A server within this process is there; on a slow disk it answers when
 		// its writes are done.
 		patience *= 6
 	}
-	if err := st.api(ctx, patience, "INFO", nil, nil); err != nil {
+	if err := st.ask(ctx, patience, "INFO", nil, nil); err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("jetstream at %s: %w", st.info.URL, ctx.Err())
 		}
@@ -141,7 +142,6 @@ func (st *Store) connect(ctx context.Context) error {
 		}
 		st.reads = append(st.reads, c)
 	}
-	st.clustered = nc.ConnectedClusterName() != ""
 	st.info.Version = nc.ConnectedServerVersion()
 	st.info.MaxPayload = int(nc.MaxPayload())
 	st.info.MaxReplicas = 1

@@ -69,7 +69,7 @@ func (st *Store) republish(ctx context.Context, name string, to *republish) erro
 		answer
 		Config map[string]json.RawMessage `json:"config"`
 	}
-	if err := st.api(ctx, st.cfg.APITimeout, "STREAM.INFO."+name, nil, &have); err != nil {
+	if err := st.ask(ctx, st.cfg.APITimeout, "STREAM.INFO."+name, nil, &have); err != nil {
 		return err
 	}
 	delete(have.Config, "republish")

@@ -36,7 +36,7 @@ func (st *Store) Probe(ctx context.Context) (Probe, error) {
 	}
 	var info accountInfo
 	began := time.Now()
-	if err := st.api(ctx, st.cfg.APITimeout, "INFO", nil, &info); err != nil {
+	if err := st.ask(ctx, st.cfg.APITimeout, "INFO", nil, &info); err != nil {
 		return p, fmt.Errorf("ask for account info: %w", readError(err))
 	}
 	p.RTT = time.Since(began)
@@ -52,7 +52,7 @@ func (st *Store) probeClock(ctx context.Context, p *Probe) error {
 		answer
 		Streams []string `json:"streams"`
 	}
-	if err := st.api(ctx, st.cfg.APITimeout, "STREAM.NAMES", struct {
+	if err := st.ask(ctx, st.cfg.APITimeout, "STREAM.NAMES", struct {
 		Offset int `json:"offset"`
 	}{0}, &names); err != nil {
 		return fmt.Errorf("list streams: %w", readError(err))
@@ -67,7 +67,7 @@ func (st *Store) probeClock(ctx context.Context, p *Probe) error {
 			Now time.Time `json:"ts"`
 		}
 		began := time.Now()
-		err := st.api(ctx, st.cfg.APITimeout, "STREAM.INFO."+names.Streams[0], nil, &si)
+		err := st.ask(ctx, st.cfg.APITimeout, "STREAM.INFO."+names.Streams[0], nil, &si)
 		took := time.Since(began)
 		if err != nil || si.Now.IsZero() {
 			continue

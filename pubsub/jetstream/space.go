@@ -35,7 +35,7 @@ func (st *Store) Space(ctx context.Context, memory bool) (pubsub.Space, error) {
 		return pubsub.Space{Dir: dir, Total: total, Free: free}, nil
 	}
 	var info accountInfo
-	if err := st.api(ctx, st.cfg.APITimeout, "INFO", nil, &info); err != nil {
+	if err := st.ask(ctx, st.cfg.APITimeout, "INFO", nil, &info); err != nil {
 		return pubsub.Space{}, fmt.Errorf("ask for the account's limits: %w", readError(err))
 	}
 	used, limit := info.Storage, info.Limits.MaxStorage

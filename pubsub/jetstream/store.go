@@ -145,7 +145,7 @@ func (st *Store) run() {
 // Ping implements pubsub.Store.
 func (st *Store) Ping(ctx context.Context) error {
 	begin := time.Now()
-	if err := st.api(ctx, st.cfg.APITimeout, "INFO", nil, nil); err != nil {
+	if err := st.ask(ctx, st.cfg.APITimeout, "INFO", nil, nil); err != nil {
 		return fmt.Errorf("ping jetstream: %w", readError(err))
 	}
 	st.metrics.rtt.Observe(time.Since(begin).Seconds())

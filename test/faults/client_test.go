@@ -18,6 +18,9 @@ import (
 
 // client is one connection to the Kafka port, with one request at a time and
 // no retries: a test sees every code.
+//
+// Several addresses, comma separated, are those of several gateways: the next one
+// is tried when a connection fails.
 type client struct {
 	addr string
 	c    net.Conn
@@ -34,18 +37,28 @@ func (c *client) close() {
 	}
 }
 
+// turn puts the next address first.
+func (c *client) turn() {
+	if first, rest, several := strings.Cut(c.addr, ","); several {
+		c.addr = rest + "," + first
+	}
+}
+
 // do sends a request whose version is set and reads its answer. After an error
 // the next call connects anew.
 func (c *client) do(ctx context.Context, req kmsg.Request) (resp kmsg.Response, err error) {
 	if c.c == nil {
-		if c.c, err = (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", c.addr); err != nil {
+		first, _, _ := strings.Cut(c.addr, ",")
+		if c.c, err = (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", first); err != nil {
 			c.c = nil
+			c.turn()
 			return nil, err
 		}
 	}
 	defer func() {
 		if err != nil {
 			c.close()
+			c.turn()
 		}
 	}()
 	defer context.AfterFunc(ctx, func(cn net.Conn) func() { return func() { cn.Close() } }(c.c))()

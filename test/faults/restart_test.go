@@ -137,7 +137,7 @@ type pipeline struct {
 func newPipeline(t *testing.T, addr, topic string) *pipeline {
 	t.Helper()
 	createTopic(t, addr, topic, 1)
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(topic), kgo.MaxBufferedRecords(500), kgo.ProducerLinger(time.Millisecond),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(addr, ",")...), kgo.DefaultProduceTopic(topic), kgo.MaxBufferedRecords(500), kgo.ProducerLinger(time.Millisecond),
 		kgo.ProducerBatchMaxBytes(4<<10), kgo.StopProducerOnDataLossDetected(), kgo.RequestRetries(1000), kgo.RecordRetries(1000),
 		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMinAge(100*time.Millisecond))
 	if err != nil {

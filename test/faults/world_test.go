@@ -409,17 +409,26 @@ func (w *writer) check(t *testing.T, end int64, got []record) {
 	}
 }
 
-// report is a line about the batches accepted since then.
-func (w *world) report(t *testing.T, what string, then time.Time) {
-	t.Helper()
-	var took []time.Duration
+// pause is the longest time that a partition accepted nothing since then.
+func (w *world) pause(then time.Time) time.Duration {
 	stall := time.Duration(0)
 	for _, wr := range w.writers {
 		at := then
 		for _, a := range wr.since(then) {
-			took = append(took, a.took)
 			stall = max(stall, a.at.Sub(at))
 			at = a.at
+		}
+	}
+	return stall
+}
+
+// report is a line about the batches accepted since then.
+func (w *world) report(t *testing.T, what string, then time.Time) {
+	t.Helper()
+	var took []time.Duration
+	for _, wr := range w.writers {
+		for _, a := range wr.since(then) {
+			took = append(took, a.took)
 		}
 	}
 	if len(took) == 0 {
@@ -428,7 +437,7 @@ func (w *world) report(t *testing.T, what string, then time.Time) {
 	}
 	slices.Sort(took)
 	t.Logf("%s: %d batches, p50 %v, p99 %v, longest pause of a partition %v; errors %v", what, len(took),
-		took[len(took)/2].Round(time.Millisecond), took[len(took)*99/100].Round(time.Millisecond), stall.Round(time.Millisecond), w.codes())
+		took[len(took)/2].Round(time.Millisecond), took[len(took)*99/100].Round(time.Millisecond), w.pause(then).Round(time.Millisecond), w.codes())
 }
 
 // rest is the length of a fault, or of a comparison without one.

@@ -22,10 +22,13 @@ type Options struct {
 	DataDir string
 	// Args are more flags, Env more variables (NAME=value).
 	Args, Env []string
-	// Addr is where Kafka's clients connect; empty means a free port.
-	Addr string
+	// Addr is where Kafka's clients connect, Admin the URL of HTTP; empty means a
+	// free port.
+	Addr, Admin string
 	// Binary is the path of another build than Binary's.
 	Binary string
+	// Bare starts with Args alone: Addr and Admin must follow from them.
+	Bare bool
 	// ReadyLimit bounds the time until /readyz answers 200; 0 means 20 s.
 	ReadyLimit time.Duration
 }
@@ -59,11 +62,17 @@ func Prepare(t testing.TB, o Options) *Stream {
 	if o.Addr == "" {
 		o.Addr = FreeAddr(t)
 	}
-	return &Stream{options: o, Addr: o.Addr, Admin: "http://" + FreeAddr(t)}
+	if o.Admin == "" {
+		o.Admin = "http://" + FreeAddr(t)
+	}
+	return &Stream{options: o, Addr: o.Addr, Admin: o.Admin}
 }
 
 // Args are the flags of the process.
 func (s *Stream) Args() []string {
+	if s.options.Bare {
+		return s.options.Args
+	}
 	_, port, _ := strings.Cut(s.Addr, ":")
 	_, admin, _ := strings.Cut(strings.TrimPrefix(s.Admin, "http://"), ":")
 	args := []string{"--bind", "127.0.0.1", "--admin-bind", "127.0.0.1", "--host", "127.0.0.1", "--port", port, "--admin-port", admin}
