@@ -158,7 +158,7 @@ func (b *Broker) Start(ctx context.Context) error {
 		Table: tables["topics"], Settings: tables["meta"], Store: b.store, Partitions: partitions{b.host},
 		Cluster: b.meta.ClusterID, Incarnation: func() string { return b.cluster.Self().Incarnation },
 		MayAdopt: b.cluster.Ended, Fresh: b.cluster.Fresh, Maintains: b.maintains,
-		Broker: b.isBroker, Self: strconv.Itoa(int(b.self())), Logger: b.component("topic")})
+		Broker: b.isBroker, Self: func() string { return strconv.Itoa(int(b.self())) }, Logger: b.component("topic")})
 	// With an address per gateway clients find the owner themselves.
 	b.cfg.Group.Forward = b.cfg.Group.Forward && !b.perGateway()
 	b.groups = group.NewForwarder(group.New(b.cfg.Group, group.Deps{

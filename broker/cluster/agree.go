@@ -22,28 +22,22 @@ func (e *ModeError) Error() string {
 // agree refuses to live beside gateways of another address mode: clients would
 // be told different brokers by each. It is asked before and after we register, so
 // that of two that join at once the later one, or both, give way.
-func (c *Cluster) agree(ctx context.Context, until pubsub.Rev) error {
-	type other struct {
-		Peer
-		v pubsub.Value
-	}
-	others := map[int32]other{} // a key may come twice
-	self := c.Self()
-	err := c.scan(ctx, until, func(p Peer, v pubsub.Value) {
-		delete(others, p.Node)
-		if p.State == Alive && p.Mode != c.cfg.Mode && p.Incarnation != self.Incarnation {
-			others[p.Node] = other{p, v}
-		}
-	})
+func (c *Cluster) agree(ctx context.Context, written pubsub.Rev) error {
+	keys, err := c.scan(ctx, written)
 	if err != nil {
 		return err
 	}
-	for _, o := range others {
-		switch lives, _, err := c.living(ctx, o.Peer, o.v); {
+	self := c.Self()
+	for _, v := range keys {
+		p, err := decode(v.Key, nil2json(v))
+		if err != nil || p.State != Alive || p.Mode == c.cfg.Mode || p.Incarnation == self.Incarnation {
+			continue
+		}
+		switch lives, _, err := c.living(ctx, p, v); {
 		case err != nil:
 			return err
 		case lives:
-			return &ModeError{c.cfg.Mode, o.Peer}
+			return &ModeError{c.cfg.Mode, p}
 		}
 	}
 	return nil
@@ -59,13 +53,13 @@ func (c *Cluster) written() pubsub.Rev {
 // Living reads who is a member from the store: all who registered before it was
 // called and are not written off, also those that have been silent for a while.
 func (c *Cluster) Living(ctx context.Context) (peers []Peer, err error) {
-	// A renewal of ours that is sent from now on, and what comes before it.
+	// A renewal of ours that is sent from now on comes after all of them.
 	began := time.Now()
-	var until pubsub.Rev
-	for until == 0 {
+	var rev pubsub.Rev
+	for rev == 0 {
 		c.mu.Lock()
 		if c.sent.After(began) {
-			until = c.rev
+			rev = c.rev
 		}
 		c.mu.Unlock()
 		select {
@@ -74,12 +68,12 @@ func (c *Cluster) Living(ctx context.Context) (peers []Peer, err error) {
 		case <-time.After(c.cfg.Renew / 10):
 		}
 	}
-	found := map[int32]Peer{} // a key may come twice
-	if err = c.scan(ctx, until, func(p Peer, _ pubsub.Value) { found[p.Node] = p }); err != nil {
+	keys, err := c.scan(ctx, rev)
+	if err != nil {
 		return nil, err
 	}
-	for _, p := range found {
-		if p.State == Alive {
+	for _, v := range keys {
+		if p, err := decode(v.Key, nil2json(v)); err == nil && p.State == Alive {
 			peers = append(peers, p)
 		}
 	}

@@ -93,3 +93,26 @@ func TestModesThatJoinAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// A frozen gateway whose fixed id was given to another one does not take it back.
+func TestFrozenGatewayWhoseNodeIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := memory.NewServer(memory.Config{})
+		a := start(t, srv, Config{Node: 3})
+		synctest.Wait()
+		a.store.Freeze()
+		b := start(t, srv, Config{Node: 3})
+		life := b.Self()
+		time.Sleep(5 * time.Second)
+		a.store.Thaw()
+		err := <-a.done
+		a.done <- nil
+		if !errors.Is(err, ErrNodeTaken) {
+			t.Fatalf("it woke up and ended with %v", err)
+		}
+		time.Sleep(5 * time.Second)
+		if b.Self() != life || !b.Fresh() {
+			t.Errorf("the one in its place: %v, fresh %v", b.Self(), b.Fresh())
+		}
+	})
+}

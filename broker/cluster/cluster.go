@@ -232,11 +232,10 @@ func (c *Cluster) serve(node int32) error {
 
 // pick chooses a node id and the revision of its key to overwrite.
 func (c *Cluster) pick(ctx context.Context) (int32, pubsub.Rev, error) {
-	keys := map[int32]pubsub.Value{}
 	if err := c.agree(ctx, 0); err != nil {
 		return 0, 0, err
 	}
-	err := c.scan(ctx, 0, func(p Peer, v pubsub.Value) { keys[p.Node] = v })
+	keys, err := c.scan(ctx, 0)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -314,21 +313,33 @@ func (c *Cluster) living(ctx context.Context, p Peer, v pubsub.Value) (lives boo
 	return err == nil && now.Rev != v.Rev, now.Rev, nil
 }
 
-// scan reads all keys, with all that was written up to a revision of ours, or, for
-// 0, as some replica has them. Unreadable ones are left out.
-func (c *Cluster) scan(ctx context.Context, until pubsub.Rev, each func(Peer, pubsub.Value)) error {
-	err := c.deps.Table.Scan(ctx, pubsub.WatchOptions{}, until, func(v pubsub.Value) error {
-		if p, err := decode(v.Key, nil2json(v)); err == nil {
-			each(p, v)
-		} else {
-			c.deps.Logger.Warn("unreadable gateway key", "key", v.Key, "error", err)
+// scan reads all keys, by node id, as a replica has them that knows our write of
+// a revision (0: any replica). Unreadable ones are left out.
+func (c *Cluster) scan(ctx context.Context, written pubsub.Rev) (map[int32]pubsub.Value, error) {
+	for {
+		keys := map[int32]pubsub.Value{}
+		newest := pubsub.Rev(0)
+		err := c.deps.Table.Scan(ctx, pubsub.WatchOptions{}, 0, func(v pubsub.Value) error {
+			newest = max(newest, v.Rev)
+			if p, err := decode(v.Key, nil2json(v)); err == nil {
+				keys[p.Node] = v // a key may come twice, its present value last
+			} else {
+				c.deps.Logger.Warn("unreadable gateway key", "key", v.Key, "error", err)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read gateways: %w", err)
 		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read gateways: %w", err)
+		if newest >= written {
+			return keys, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("read gateways: the replica is behind: %w", ctx.Err())
+		case <-time.After(c.cfg.Renew / 10):
+		}
 	}
-	return nil
 }
 
 // remember notes a life that we are about to end, as seen now.

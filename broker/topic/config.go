@@ -124,7 +124,7 @@ func largest(s pubsub.Store) int { return s.Info().MaxPayload - partition.Storag
 
 // Effective is what a topic's partitions obey.
 func (ts *Topics) Effective(t *Topic) partition.Config {
-	layers := ts.layers(ts.deps.Self, ts.static(nil)) // once: a change of the brokers' configs comes here for every topic
+	layers := ts.layers(ts.deps.Self(), ts.static(nil)) // once: a change of the brokers' configs comes here for every topic
 	text := func(name string) string {
 		return ts.value(t.Configs, byKey[name], layers)
 	}
@@ -155,5 +155,5 @@ func (ts *Topics) Effective(t *Topic) partition.Config {
 // KeptWhole reports that a topic asks for compaction, which is not carried out
 // yet: it grows without end. Operators are told.
 func (ts *Topics) KeptWhole(t *Topic) bool {
-	return slices.Contains(list(ts.value(t.Configs, byKey[cleanupPolicy], ts.layers(ts.deps.Self, ts.static(nil)))), "compact")
+	return slices.Contains(list(ts.value(t.Configs, byKey[cleanupPolicy], ts.layers(ts.deps.Self(), ts.static(nil)))), "compact")
 }

@@ -63,9 +63,9 @@ type Deps struct {
 	// Broker reports whether clients know a broker of that id; it checks manual
 	// assignments. nil: not checked.
 	Broker func(id int32) bool
-	// Self is the id that clients know this gateway by: what was set of that
-	// broker stands above what was set of all. "": "1".
-	Self   string
+	// Self is the id that clients know this gateway by now: what was set of that
+	// broker stands above what was set of all. nil: "1".
+	Self   func() string
 	Logger *slog.Logger
 	Clock  func() time.Time // nil: time.Now
 }
@@ -109,8 +109,8 @@ type entry struct {
 // New makes Topics; call OnChange, then Run.
 func New(c Config, d Deps) *Topics {
 	c.fill()
-	if d.Self == "" {
-		d.Self = "1"
+	if d.Self == nil {
+		d.Self = func() string { return "1" }
 	}
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)

@@ -102,7 +102,7 @@ func inherited(k *key, layers []layer) string {
 // TopicConfigs lists all configs of a topic, by name. Values are shown as Kafka
 // shows them: numbers without spaces, lists without repetitions.
 func (ts *Topics) TopicConfigs(t *Topic) []ConfigValue {
-	layers := ts.layers(ts.deps.Self, ts.static(nil))
+	layers := ts.layers(ts.deps.Self(), ts.static(nil))
 	vs := make([]ConfigValue, len(keys))
 	for i := range keys {
 		k := &keys[i]

@@ -29,7 +29,8 @@ type shape struct {
 	sticky  bool
 	binary  string // "" is the usual build
 	env     []string
-	version string // of the NATS servers; "" is the embedded one
+	args    []string // more flags
+	version string   // of the NATS servers; "" is the embedded one
 }
 
 // world is gateways on NATS servers, with relays in between and before.
@@ -79,6 +80,7 @@ func newWorld(t *testing.T, s shape) *world {
 		args = append(args, "--advertised-address", w.front.Addr)
 		w.seeds = []string{w.front.Addr}
 	}
+	args = append(args, s.args...)
 	for i, addr := range addrs {
 		g := &gateway{name: fmt.Sprintf("gateway %d", i+1), state: dead}
 		var urls []string

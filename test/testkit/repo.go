@@ -30,6 +30,18 @@ var build = sync.OnceValues(func() (string, error) {
 
 var buildKillable = sync.OnceValues(func() (string, error) { return compile("stream-killpoints", "-tags", "killpoints") })
 
+var buildNext = sync.OnceValues(func() (string, error) { return compile("stream-next", "-tags", "nextformat") })
+
+// NextBinary is Binary as the release after it: it knows one more stored format.
+func NextBinary(t testing.TB) string {
+	t.Helper()
+	bin, err := buildNext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}
+
 // compile builds stream into the cache under a name.
 func compile(name string, flags ...string) (string, error) {
 	dir := filepath.Join(Cache(), "bin")

@@ -94,6 +94,9 @@ func (s *Stream) Launch(t testing.TB) {
 	s.process = StartProcess(t, Command{Name: "stream", Path: bin, Args: s.Args(), Env: s.options.Env})
 }
 
+// Use has later starts run another build.
+func (s *Stream) Use(binary string) { s.options.Binary = binary }
+
 // Restart starts the process again on the same ports and waits for /readyz.
 func (s *Stream) Restart(t testing.TB) {
 	t.Helper()
