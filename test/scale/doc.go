@@ -1,5 +1,6 @@
 // Package scale measures a gateway on much stored data: a long partition with
-// cold caches, and a thousand partitions. Data is written by the product's own
+// cold caches, a thousand partitions, and what gateways ask of JetStream while
+// nobody does anything. Data is written by the product's own
 // partitions, in this process, over a log that does not wait for each
 // acknowledgement (see ahead); then real processes serve it and are watched from
 // outside.
