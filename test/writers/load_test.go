@@ -76,7 +76,12 @@ type outcome struct {
 	records int
 	took    time.Duration
 	waits   []time.Duration // of each record, sorted
+	// CPU time of gateways, store and clients
+	gateways, nats, clients time.Duration
 }
+
+// each is CPU seconds per million records.
+func (o *outcome) each(d time.Duration) float64 { return d.Seconds() / float64(o.records) * 1e6 }
 
 func (o *outcome) rate() float64 { return float64(o.records) / o.took.Seconds() }
 
@@ -85,13 +90,14 @@ func (o *outcome) wait(p float64) time.Duration {
 }
 
 func (o *outcome) String() string {
-	return fmt.Sprintf("%.0f records/s, waits p50 %v p99 %v max %v", o.rate(), o.wait(0.5), o.wait(0.99), o.wait(1))
+	return fmt.Sprintf("%.0f records/s, waits p50 %v p99 %v max %v, CPU s per million: gateways %.2f, store %.2f, clients %.2f",
+		o.rate(), o.wait(0.5), o.wait(0.99), o.wait(1), o.each(o.gateways), o.each(o.nats), o.each(o.clients))
 }
 
 // partition of a producer.
 func (l *load) partition(producer int) int32 { return int32(producer) % l.partitions }
 
-func (l *load) run(t *testing.T) *outcome {
+func (l *load) run(t *testing.T, f *fleet) *outcome {
 	t.Helper()
 	o := &outcome{acked: make([][]int64, l.producers)}
 	var mu sync.Mutex // guards: o.waits, o.records
@@ -104,6 +110,7 @@ func (l *load) run(t *testing.T) *outcome {
 			t.Fatal(err)
 		}
 	}
+	gateways, nats, cs := f.spent()
 	began := time.Now()
 	ctx, stop := context.WithDeadline(t.Context(), began.Add(l.length))
 	defer stop()
@@ -146,6 +153,8 @@ func (l *load) run(t *testing.T) *outcome {
 	}
 	wait.Wait()
 	o.took = time.Since(began)
+	o.gateways, o.nats, o.clients = f.spent()
+	o.gateways, o.nats, o.clients = o.gateways-gateways, o.nats-nats, o.clients-cs
 	slices.Sort(o.waits)
 	if len(o.waits) == 0 {
 		t.Fatal("nothing was acknowledged")
