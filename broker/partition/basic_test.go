@@ -137,6 +137,20 @@ func TestC29RetryThroughAnotherGateway(t *testing.T) {
 			b.read(0)
 			return func() *gateway { return b }
 		},
+		"one that hands over to it": func(w *world, a *gateway) func() *gateway {
+			team := &team{w: w}
+			team.seat(a)
+			b := team.join(memory.Faults{})
+			b.hands = true
+			return func() *gateway { return b }
+		},
+		"one that it has handed over to": func(w *world, a *gateway) func() *gateway {
+			team := &team{w: w}
+			b := team.join(deaf)
+			team.seat(a)
+			a.hands = true
+			return func() *gateway { return b }
+		},
 		"a cold one": func(w *world, _ *gateway) func() *gateway {
 			return func() *gateway { return w.gateway(memory.Faults{}) }
 		},

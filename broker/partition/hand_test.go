@@ -40,6 +40,12 @@ type member struct {
 // appender.
 func (t *team) join(f memory.Faults) *gateway {
 	g := t.w.gateway(f)
+	t.seat(g)
+	return g
+}
+
+func (t *team) seat(g *gateway) {
+	t.w.t.Helper()
 	g.host.others = member{t, g}
 	t.mu.Lock()
 	t.all = append(t.all, g)
@@ -58,7 +64,6 @@ func (t *team) join(f memory.Faults) *gateway {
 		t.w.t.Fatal(err)
 	}
 	t.w.t.Cleanup(cancel)
-	return g
 }
 
 func (g *gateway) subject() string { return "gateways." + g.host.writer }

@@ -58,6 +58,7 @@ type gateway struct {
 	host   *Host
 	p      *Partition
 	dead   bool
+	hands  bool // what is produced is handed over
 }
 
 func (w *world) gateway(f memory.Faults) *gateway {
@@ -84,6 +85,9 @@ func (g *gateway) kill() {
 // produce submits one request and waits.
 func (g *gateway) produce(r AppendRequest) AppendResult {
 	ch := make(chan AppendResult, 1)
+	if g.hands {
+		g.hand()
+	}
 	g.p.Submit(r, func(a AppendResult) { ch <- a })
 	return <-ch
 }
