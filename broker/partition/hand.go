@@ -3,12 +3,10 @@ package partition
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/types"
 )
 
@@ -132,9 +130,4 @@ func (p *Partition) handedOver(g *group, vs []handVerdict, now time.Time) (done 
 	p.mu.Unlock()
 	p.host.metrics.handed.WithLabelValues("declined").Inc()
 	return false
-}
-
-// errUnseen says that the leader does not know yet what was acknowledged.
-func (p *Partition) unseen() error {
-	return fmt.Errorf("%s: the leader does not tell of what was appended by another gateway for us: %w", p, pubsub.ErrUnavailable)
 }

@@ -40,6 +40,9 @@ type Env struct {
 	// moment, and its term: retention asks it before each write. nil: it does
 	// always, and there are no terms.
 	Maintains func() (term uint64, held bool)
+	// Fresh reports whether this gateway's membership is renewed at this moment.
+	// nil: it always is.
+	Fresh func() bool
 	// Others are the other gateways; nil: there never is one.
 	Others Others
 	// Subjects matches the subjects of all partitions, e.g. kafka.>; with it many
@@ -62,6 +65,8 @@ type Host struct {
 	// maintains is Env.Maintains, or nil.
 	maintains func() (term uint64, held bool)
 	others    Others
+	fresh     func() bool
+	witness   witness
 	list      string // filter of all partitions' subjects
 	log       *slog.Logger
 	metrics   *metrics
@@ -105,7 +110,7 @@ const (
 // NewHost makes a host. Nothing is sent until partitions are used.
 func NewHost(e Env) *Host {
 	h := &Host{
-		store: e.Store, records: e.Records, gateway: e.Gateway, clock: e.Clock, ahead: e.Ahead, maintains: e.Maintains, others: e.Others, list: e.Subjects, log: e.Logger,
+		store: e.Store, records: e.Records, gateway: e.Gateway, clock: e.Clock, ahead: e.Ahead, maintains: e.Maintains, others: e.Others, fresh: e.Fresh, list: e.Subjects, log: e.Logger,
 		writer:        strings.ToLower(rand.Text()[:10]),
 		partitions:    map[partitionKey]*Partition{},
 		byRecord:      map[string]*Partition{},
@@ -277,6 +282,7 @@ const listAbove = 16
 func (h *Host) tick() {
 	now := h.clock()
 	h.tickCopies(now)
+	h.watch(now)
 	var check []*Partition
 	for _, p := range h.all() {
 		if p.tick(now) {

@@ -31,16 +31,14 @@ func (p *Partition) Lookup(ctx context.Context, r LookupRequest) (LookupResult, 
 // on was deleted under it.
 func (p *Partition) lookup(ctx context.Context, r LookupRequest) (LookupResult, error) {
 	none := LookupResult{Offset: types.NoOffset, Timestamp: -1, LeaderEpoch: -1}
-	if err := p.sync(ctx); err != nil {
+	catchUp := p.sync
+	if r.Timestamp == Latest || r.Timestamp == MaxTimestamp {
+		catchUp = p.settle
+	}
+	v, err := p.viewAfter(ctx, catchUp, r.Committed)
+	if err != nil {
 		return none, err
 	}
-	p.mu.Lock()
-	if p.st == nil {
-		p.mu.Unlock()
-		return none, p.unloaded()
-	}
-	v := p.viewLocked(r.Committed)
-	p.mu.Unlock()
 	if v.start > v.hw { // deleted up to an end that was not there when we asked
 		return none, kerr.OffsetOutOfRange
 	}
@@ -56,10 +54,30 @@ func (p *Partition) lookup(ctx context.Context, r LookupRequest) (LookupResult, 
 		return none, fmt.Errorf("lookup in %s: %d is no timestamp", p, r.Timestamp)
 	}
 	res, found, err := p.firstAt(ctx, v, r.Timestamp)
+	if err == nil && !found && p.replicated() {
+		// What was found comes first, whatever follows. That there is none must be
+		// certain.
+		if v, err = p.viewAfter(ctx, p.settle, r.Committed); err == nil {
+			res, found, err = p.firstAt(ctx, v, r.Timestamp)
+		}
+	}
 	if err != nil || !found {
 		return none, err
 	}
 	return res, nil
+}
+
+// viewAfter is the view after the leader was asked.
+func (p *Partition) viewAfter(ctx context.Context, catchUp func(context.Context) error, committed bool) (view, error) {
+	if err := catchUp(ctx); err != nil {
+		return view{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.st == nil {
+		return view{}, p.unloaded()
+	}
+	return p.viewLocked(committed), nil
 }
 
 // firstAt finds the first record with a timestamp of at least t: the first

@@ -72,6 +72,9 @@ type Partition struct {
 	replicas int       // of the log, 0 if not known yet
 	interest time.Time // last time someone wanted to know the end of the log
 	checked  time.Time // last time the leader was asked
+	leader   string    // who answered the last question, "" if that is not told
+	asked    time.Time // when that was sent
+	heard    time.Time // when the answer came
 	acksAll  time.Time // last write that min.insync.replicas was looked up for
 	wentBack time.Time // since when the leader's last sequence is below ours
 

@@ -137,6 +137,7 @@ func (p *Partition) takeRecord(r *record, rev pubsub.Rev) {
 	if repaired {
 		p.repaired, p.cuts, p.wentBack = r.Repaired, r.Resume, time.Time{}
 		p.oldest, p.purge.done = oldest{}, 0
+		p.rivals.newest, p.rivals.short = 0, time.Time{}
 		p.unloadLocked()
 	}
 	if (r.Stop != nil) != (p.stop != nil) {

@@ -2,7 +2,10 @@ package partition
 
 import (
 	"errors"
+	"fmt"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/types"
@@ -42,6 +45,8 @@ type rivals struct {
 	// newest is the largest end of the log that a hand-over's answer told; our
 	// state may not have come that far.
 	newest types.Offset
+	// short is since when the log, asked for, ends before that.
+	short time.Time
 	// sources is when somebody last appended through us, by gateway: "" are our
 	// own clients, others what appended elsewhere. nil while nobody hands over.
 	sources map[string]time.Time
@@ -199,4 +204,27 @@ func (r *rivals) forget(now time.Time) {
 	if len(r.sources) == 0 || len(r.sources) == 1 && !r.sources[""].IsZero() {
 		r.sources = nil
 	}
+}
+
+// shortOf is an error while the leader does not tell of all that was appended
+// for us elsewhere and acknowledged.
+func (p *Partition) shortOf(b pubsub.Bounds) error {
+	now := p.host.clock()
+	p.mu.Lock()
+	r := &p.rivals
+	if p.st == nil || p.st.next >= r.newest {
+		r.short = time.Time{}
+		p.mu.Unlock()
+		return nil
+	}
+	if r.short.IsZero() {
+		r.short = now
+	}
+	since, newest := now.Sub(r.short), r.newest
+	p.mu.Unlock()
+	if since >= backAfter {
+		p.stopFor(&corruption{kind: "back", seq: b.Last + 1, why: fmt.Sprintf("the stream ends before offset %d, which was acknowledged", newest)})
+		return kerr.KafkaStorageError
+	}
+	return fmt.Errorf("%s: the leader does not tell of offset %d, which was acknowledged: %w", p, newest-1, pubsub.ErrUnavailable)
 }

@@ -28,12 +28,20 @@ func (p *Partition) bounds(ctx context.Context) (pubsub.Bounds, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	known, loaded := p.seq()
+	sent := p.host.clock()
 	b, err := p.leaderBounds(ctx)
 	if err != nil {
 		return b, missingLog(err)
 	}
+	received := p.host.clock()
+	if b.Replicas > 1 && b.Leader != "" {
+		p.host.witness.note(b.Leader, p, sent, received)
+	}
 	p.mu.Lock()
 	p.replicas = b.Replicas
+	if sent.After(p.asked) {
+		p.leader, p.asked, p.heard = b.Leader, sent, received
+	}
 	p.mu.Unlock()
 	if loaded && b.Last < known {
 		_ = p.behind(b, known)
@@ -138,6 +146,9 @@ func (p *Partition) ask() error {
 		}
 		err = p.refusedLocked()
 		p.mu.Unlock()
+	}
+	if err == nil {
+		err = p.shortOf(b)
 	}
 	return err
 }

@@ -117,6 +117,7 @@ func (l *log) Bounds(ctx context.Context) (pubsub.Bounds, error) {
 	}
 	b := st.bounds()
 	if f.Behind > 0 {
+		b.Leader = "" // nobody's name: it was another server
 		b.Last -= min(b.Last, pubsub.Seq(f.Behind))
 		b.Messages, b.Bytes, b.First = uint64(len(all)), 0, b.Last+1
 		for _, m := range all {

@@ -72,6 +72,25 @@ func (w *Weather) write(memory.Op) (f memory.WriteFault) {
 	return f
 }
 
+// request is one between gateways.
+func (w *Weather) request(memory.Op) (f memory.WriteFault) {
+	r, fault, unlock := w.roll()
+	defer unlock()
+	f.After = time.Duration(r.IntN(1000)) * time.Microsecond
+	if !fault {
+		return f
+	}
+	switch r.IntN(3) {
+	case 0:
+		f.Drop = true
+	case 1:
+		f.LoseAck = true
+	case 2:
+		f.Before = Millis(r, 3000) // it may arrive when nobody waits any more
+	}
+	return f
+}
+
 func (w *Weather) replica(memory.Op) (f memory.ReadFault) {
 	r, fault, unlock := w.roll()
 	defer unlock()
@@ -120,6 +139,7 @@ func (w *Weather) Faults() memory.Faults {
 	return memory.Faults{
 		Append: w.write, Set: w.write, Trim: w.write,
 		Read: w.replica, Get: w.leader, Bounds: w.leader, Headers: w.leader,
+		Request:  w.request,
 		TableGet: w.table, Scan: w.table, News: w.news,
 	}
 }

@@ -15,7 +15,11 @@ import (
 
 // seat is a place for a gateway; whoever sits there may be killed and replaced.
 type seat struct {
+	number int
+
 	mu     sync.Mutex // guards: all below
+	life   int        // counts the gateways that sat here
+	unhand func()     // ends taking over appends
 	client *memory.Client
 	host   *partition.Host
 	p      *partition.Partition
@@ -40,7 +44,7 @@ func (s *run) start(x *seat, name string) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	h := partition.NewHost(partition.Env{Store: c, Records: tab, Gateway: name, CacheBytes: 32 << 10})
+	h := partition.NewHost(partition.Env{Store: c, Records: tab, Gateway: name, CacheBytes: 32 << 10, Others: others{s, x}})
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan struct{})
 	go func() {
@@ -51,17 +55,22 @@ func (s *run) start(x *seat, name string) {
 			}
 		}
 	}()
+	p := h.Open(partition.OpenSpec{Topic: "s", ID: s.id, Log: c.Log(logName, subject), Config: s.config})
+	x.mu.Lock()
+	x.life++
+	x.client, x.host, x.cancel, x.ran, x.p = c, h, cancel, ran, p
+	x.mu.Unlock()
+	unhand := s.serveHandOvers(x, h, c)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.client, x.host, x.cancel, x.ran = c, h, cancel, ran
-	x.p = h.Open(partition.OpenSpec{Topic: "s", ID: s.id, Log: c.Log(logName, subject), Config: s.config})
+	x.unhand = unhand
 }
 
 // kill ends a gateway as kill -9 does: its connection breaks in the middle of
 // whatever it does.
 func (x *seat) kill(drain bool) {
 	x.mu.Lock()
-	c, h, cancel, ran := x.client, x.host, x.cancel, x.ran
+	c, h, cancel, ran, unhand := x.client, x.host, x.cancel, x.ran, x.unhand
 	x.mu.Unlock()
 	if drain {
 		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
@@ -74,6 +83,7 @@ func (x *seat) kill(drain bool) {
 	c.Thaw()
 	<-ran
 	h.Stop()
+	unhand()
 	c.Close()
 }
 
@@ -103,12 +113,11 @@ func (s *run) trouble(r *rand.Rand) {
 		case 4:
 			// A leader that woke from a freeze denies what was acknowledged,
 			// for less than the second between two questions.
-			s.mu.Lock()
-			s.lied = s.replicas > 1
-			s.mu.Unlock()
 			s.weather.Lie(s.replicas > 1)
 			sim.Pause(s.ended, sim.Millis(r, 800))
 			s.weather.Lie(false)
+			// It does not freeze again before an election could have taken place.
+			sim.Pause(s.ended, 3*time.Second)
 		}
 		sim.Pause(s.ended, sim.Millis(r, 3000))
 	}

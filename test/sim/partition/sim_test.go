@@ -48,6 +48,7 @@ type run struct {
 	seats    []*seat
 	ended    chan struct{} // closed when actors should finish
 	healed   chan struct{} // closed when nothing goes wrong any more
+	began    time.Time     // on the clock of the run
 
 	mu sync.Mutex // guards: all below
 	// acked is one more than the largest offset acknowledged or shown.
@@ -57,7 +58,6 @@ type run struct {
 	// largest that somebody may have moved it to.
 	deleted, asked types.Offset
 	kills          int
-	lied           bool // a leader has denied stored messages
 }
 
 // fact is one batch that was submitted.
@@ -74,7 +74,7 @@ type fact struct {
 func newRun(t *testing.T, seed uint64) *run {
 	rng := sim.Rand(seed, 1)
 	s := &run{
-		t: t, rng: rng, seed: seed,
+		t: t, rng: rng, seed: seed, began: time.Now(),
 		weather: sim.NewWeather(sim.Rand(seed, 2), []float64{0, 0.02, 0.1, 0.25}[rng.IntN(4)]),
 		ended:   make(chan struct{}), healed: make(chan struct{}),
 		id: types.NewTopicID(),
@@ -99,7 +99,7 @@ func newRun(t *testing.T, seed uint64) *run {
 	h.Stop()
 	c.Close()
 	for i := range 1 + rng.IntN(3) {
-		x := &seat{}
+		x := &seat{number: i}
 		s.seats = append(s.seats, x)
 		s.start(x, fmt.Sprintf("g%d", i))
 	}

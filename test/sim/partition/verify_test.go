@@ -16,7 +16,7 @@ func (s *run) verify() {
 	s.mu.Lock()
 	least, log, kills := s.acked, s.log, s.kills
 	s.mu.Unlock()
-	fresh := &seat{}
+	fresh := &seat{number: len(s.seats)}
 	s.start(fresh, "fresh")
 	defer fresh.kill(false)
 	var first []byte

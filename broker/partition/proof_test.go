@@ -1,0 +1,172 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/pubsub/memory"
+	"github.com/hanzoai/stream/types"
+)
+
+// led is a log whose leader is told, and may have woken from a freeze: then it
+// denies what was stored last.
+type led struct {
+	pubsub.Log
+	mu     sync.Mutex // guards: all below
+	leader string
+	denies pubsub.Seq
+}
+
+func (l *led) Bounds(ctx context.Context) (pubsub.Bounds, error) {
+	b, err := l.Log.Bounds(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b.Leader, b.Last = l.leader, b.Last-l.denies
+	return b, err
+}
+
+func (l *led) by(leader string, denies pubsub.Seq) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leader, l.denies = leader, denies
+}
+
+// lead gives a gateway a log with a leader. The background work of its host runs.
+func lead(t *testing.T, g *gateway, leader string) *led {
+	t.Helper()
+	l := &led{Log: g.p.log, leader: leader}
+	g.p.log = l
+	run(t, g)
+	return l
+}
+
+func latest(t *testing.T, g *gateway) (types.Offset, time.Duration) {
+	t.Helper()
+	began := time.Now()
+	r, err := g.p.Lookup(t.Context(), LookupRequest{Timestamp: Latest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Offset, time.Since(began)
+}
+
+// TestC36EndAfterALeaderWoke: what one gateway has shown as the end of the log, no
+// other falls short of, although the leader it asks has just woken from a freeze
+// and denies the newest messages.
+func TestC36EndAfterALeaderWoke(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{MaxReplicas: 3})
+		a, b := w.gateway(memory.Faults{}), w.gateway(memory.Faults{})
+		la, lb := lead(t, a, "n1"), lead(t, b, "n1")
+		a.mustProduce(batch(3))
+		// Nobody knows anything of the leader yet: it is asked twice.
+		if end, took := latest(t, b); end != 3 || took != secondLook {
+			t.Errorf("end %d after %v", end, took)
+		}
+		// From now on it is known to be awake, also a while later.
+		for _, pause := range []time.Duration{0, time.Minute, 5 * time.Minute} {
+			time.Sleep(pause)
+			if end, took := latest(t, b); end != 3 || took != 0 {
+				t.Errorf("end %d after %v", end, took)
+			}
+		}
+		// n1 freezes, n2 is elected and takes five messages, n1 wakes up and answers
+		// b for 900 ms.
+		time.Sleep(8 * time.Second)
+		la.by("n2", 0)
+		for range 5 {
+			a.mustProduce(batch(1))
+		}
+		if end, _ := latest(t, a); end != 8 {
+			t.Fatalf("end %d", end)
+		}
+		lb.by("n1", 5)
+		// It was silent meanwhile: no question of b's was answered.
+		b.host.witness.mu.Lock()
+		x := b.host.witness.servers["n1"]
+		x.sent = x.sent.Add(-8 * time.Second)
+		b.host.witness.servers["n1"] = x
+		b.host.witness.mu.Unlock()
+		time.AfterFunc(900*time.Millisecond, func() { lb.by("n2", 0) })
+		if end, took := latest(t, b); end != 8 || took > 2*secondLook {
+			t.Errorf("end %d after %v, where 8 was shown before", end, took)
+		}
+		// A time beyond all records: that there is none is absence as well.
+		lb.by("n3", 5)
+		time.AfterFunc(900*time.Millisecond, func() { lb.by("n2", 0) })
+		c := w.gateway(memory.Faults{})
+		lc := lead(t, c, "n3")
+		lc.by("n3", 5)
+		time.AfterFunc(900*time.Millisecond, func() { lc.by("n2", 0) })
+		at := time.Now().UnixMilli()
+		late := batchSpec{times: []int64{at + 60_000}}.bytes()
+		a.mustProduce(late)
+		if r, err := c.p.Lookup(t.Context(), LookupRequest{Timestamp: at + 30_000}); err != nil || r.Offset != 8 {
+			t.Errorf("by time: %+v, %v", r, err)
+		}
+	})
+}
+
+// With one replica there is nobody else: one question.
+func TestEndWithOneReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{})
+		g := w.gateway(memory.Faults{})
+		g.mustProduce(batch(3))
+		if end, took := latest(t, g); end != 3 || took != 0 {
+			t.Errorf("end %d after %v", end, took)
+		}
+	})
+}
+
+// Cut off together with a minority of the store, a gateway does not say where
+// the log ends.
+func TestEndWhileNotFresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{MaxReplicas: 3})
+		g := w.gateway(memory.Faults{})
+		g.host.fresh = func() bool { return false }
+		if _, err := g.p.Lookup(t.Context(), LookupRequest{Timestamp: Latest}); !errors.Is(err, pubsub.ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A gateway never falls short of what was appended elsewhere for its own clients.
+func TestEndAfterAHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{})
+		team := &team{w: w}
+		team.join(memory.Faults{})
+		a := team.join(memory.Faults{})
+		l := lead(t, a, "n1")
+		a.mustProduce(batch(1))
+		a.hand()
+		a.mustProduce(batch(2))
+		l.by("n1", 1)
+		if r, err := a.p.Lookup(t.Context(), LookupRequest{Timestamp: Latest}); !errors.Is(err, pubsub.ErrUnavailable) {
+			t.Errorf("%+v, %v", r, err)
+		}
+		l.by("n1", 0)
+		if end, _ := latest(t, a); end != 3 {
+			t.Errorf("end %d", end)
+		}
+		// A log that has lost it for good stops the partition.
+		a.hand()
+		a.mustProduce(batch(2))
+		l.by("n1", 1)
+		deadline := time.Now().Add(time.Minute)
+		for a.p.stopMessage() == "" && time.Now().Before(deadline) {
+			_ = a.p.sync(t.Context())
+			time.Sleep(time.Second)
+		}
+		if a.p.stopMessage() == "" {
+			t.Error("not stopped")
+		}
+	})
+}
