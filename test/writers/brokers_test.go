@@ -16,6 +16,7 @@ import (
 	"github.com/hanzoai/stream/pubsub/jetstream"
 	"github.com/hanzoai/stream/serde"
 	"github.com/hanzoai/stream/test/testkit"
+	"github.com/hanzoai/stream/types"
 )
 
 // newBrokers starts n gateways without their wire, in this process, each with
@@ -69,3 +70,5 @@ func batchOf(size int) []byte {
 	return serde.Build(serde.BatchFields{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1},
 		[]serde.NewRecord{{TimestampMillis: time.Now().UnixMilli(), Value: make([]byte, size)}})
 }
+
+func offset(n int64) types.Offset { return types.Offset(n) }
