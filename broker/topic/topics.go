@@ -286,11 +286,18 @@ func (ts *Topics) cached(name string) *Topic {
 
 // load asks the store's leader for a key and takes the answer in. A key without
 // a value gives a nil record and the revision of its marker, or 0. An unreadable
-// value is an error.
+// value is an error, and so is an older one than is known: a leader that woke from
+// a freeze denies what it has not seen.
 func (ts *Topics) load(ctx context.Context, key string) (*record, pubsub.Rev, error) {
 	v, err := ts.deps.Table.Get(ctx, key)
 	if err != nil && !errors.Is(err, pubsub.ErrNotFound) {
 		return nil, 0, fmt.Errorf("look for topic: %w", err)
+	}
+	ts.mu.RLock()
+	known := ts.entries[key]
+	ts.mu.RUnlock()
+	if known != nil && v.Rev < known.rev {
+		return nil, 0, fmt.Errorf("look for topic: %w: the leader knows of revision %d only, %d is stored", pubsub.ErrUnavailable, v.Rev, known.rev)
 	}
 	if v.Rev == 0 {
 		return nil, 0, nil

@@ -1,0 +1,72 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/pubsub/memory"
+)
+
+// TestLyingLeader: a leader that woke from a freeze denies the last change of a
+// topic, or that there is one. Nobody is told so who asks through a gateway that
+// knows better, and a creation that fails meanwhile leaves nothing (simulation of
+// gateways, seed 806).
+func TestLyingLeader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var lying, failing atomic.Bool
+		c := newCluster(memory.Config{MaxReplicas: 3})
+		g := c.gateway(t, "a", memory.Faults{
+			TableGet: func(memory.Op) memory.ReadFault { return memory.ReadFault{Old: lying.Load()} },
+			Create: func(op memory.Op) memory.WriteFault {
+				if failing.Load() && strings.HasPrefix(op.Name, "kafka-bar") {
+					lying.Store(true)
+					return memory.WriteFault{Err: pubsub.ErrUnavailable}
+				}
+				return memory.WriteFault{}
+			},
+		}, nil)
+		defer g.stop()
+		foo, err := g.Create(t.Context(), spec("foo"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lying.Store(true)
+		for name, call := range map[string]func() error{
+			"Delete": func() error { return g.Delete(t.Context(), foo) },
+			"Grow":   func() error { return g.Grow(t.Context(), foo, Growth{Partitions: foo.Partitions + 1}) },
+			"Alter":  func() error { return g.Alter(t.Context(), foo, Alteration{}) },
+			"Newest": func() error { _, err := g.Newest(t.Context(), foo); return err },
+			"Create": func() error { _, err := g.Create(t.Context(), spec("foo")); return err },
+		} {
+			if err := call(); !errors.Is(err, pubsub.ErrUnavailable) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		lying.Store(false)
+		failing.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := g.Create(ctx, spec("bar")); !errors.Is(err, pubsub.ErrUnavailable) {
+			t.Errorf("a creation that fails: %v", err)
+		}
+		failing.Store(false)
+		time.Sleep(time.Second)
+		lying.Store(false)
+		time.Sleep(5 * time.Minute)
+		for _, l := range c.srv.Logs() {
+			if strings.HasPrefix(l, "kafka-bar") {
+				t.Errorf("stream %s is left", l)
+			}
+		}
+		if !whole(t, c, g) {
+			t.Error("foo is gone")
+		}
+	})
+}
