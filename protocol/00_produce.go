@@ -76,7 +76,8 @@ func (h *handler) produce(ctx context.Context, r *request) (func() (kmsg.Respons
 
 		var t *topic.Topic
 		err := h.mayProduce(req, rt.Topic)
-		if err == nil {
+		allowed := err == nil
+		if allowed {
 			t, err = h.topicOf(ctx, rt.Topic, rt.TopicID, req.Version >= 13)
 		}
 		if err == nil && req.Version >= 13 && topic.Internal(t.Name) {
@@ -84,7 +85,8 @@ func (h *handler) produce(ctx context.Context, r *request) (func() (kmsg.Respons
 		}
 		for j := range rt.Partitions {
 			rp := &rt.Partitions[j]
-			if dup != nil && dup[produceKey{rt.Topic, rt.TopicID, rp.Partition}] != rp {
+			key := produceKey{rt.Topic, rt.TopicID, rp.Partition}
+			if dup != nil && dup[key] != rp {
 				continue // a later batch for the same partition counts
 			}
 			st.Partitions = append(st.Partitions, kmsg.NewProduceResponseTopicPartition())
@@ -98,6 +100,9 @@ func (h *handler) produce(ctx context.Context, r *request) (func() (kmsg.Respons
 			p.results = append(p.results, produceResult{to: sp})
 			out := &p.results[len(p.results)-1]
 			if perr != nil {
+				if allowed {
+					h.missed.note(key, rp.Records, time.Now())
+				}
 				out.result = partition.AppendResult{Err: perr}
 				continue
 			}
@@ -113,6 +118,7 @@ func (h *handler) produce(ctx context.Context, r *request) (func() (kmsg.Respons
 				NoZstd:        req.Version < 7,
 				Transactional: req.TransactionID != nil,
 				AcksAll:       req.Acks == -1,
+				Missed:        h.missed.take(key, rp.Records, time.Now()),
 			}, func(res partition.AppendResult) {
 				out.result = res
 				if f != nil {

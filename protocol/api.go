@@ -56,6 +56,7 @@ type handler struct {
 	answers  *answers
 	limits   *limits
 	sessions *fetchSessions
+	missed   missed
 }
 
 // brokers are the brokers as one client is to be told them: a node without a host

@@ -54,6 +54,9 @@ func (p *Partition) Submit(r AppendRequest, done func(AppendResult)) {
 		return
 	}
 	p.mu.Lock()
+	if r.Missed != nil {
+		p.brokenLocked(&entry{pid: m.entry.pid, epoch: r.Missed.Epoch, first: r.Missed.First})
+	}
 	if err := p.refusedLocked(); err != nil {
 		message := p.stopMessageLocked()
 		p.mu.Unlock()

@@ -39,9 +39,19 @@ type AppendRequest struct {
 	NoZstd bool
 	// Transactional says that the request carried a transactional id.
 	Transactional bool
+	// Missed is the earliest batch of the same producer that was sent before this
+	// one and did not reach the partition; nil: none is known of.
+	Missed *Missed
 	// AcksAll says that the producer wants the batch on all in-sync replicas
 	// (acks −1): min.insync.replicas is for it alone, as in Kafka.
 	AcksAll bool
+}
+
+// Missed is a batch that a producer has sent and will send again: until it comes,
+// none of its later ones can be the first that is stored.
+type Missed struct {
+	Epoch int16
+	First int32 // sequence
 }
 
 // AppendResult answers one AppendRequest.
