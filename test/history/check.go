@@ -15,7 +15,7 @@ type Rule string
 // Rules, by what they protect.
 const (
 	OneValue       Rule = "one value"       // per log and offset, whoever tells
-	OneOffset      Rule = "one offset"      // of an idempotent value
+	OneOffset      Rule = "one offset"      // of an idempotent value; of others as many as attempts
 	Invented       Rule = "invented"        // what is read was sent before, and not refused
 	Order          Rule = "order"           // a producer's records keep theirs; later sends lie higher
 	Complete       Rule = "complete"        // the last read has everything, to the highest offset

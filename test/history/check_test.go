@@ -81,6 +81,9 @@ func TestBadHistories(t *testing.T) {
 		"idempotent and twice": {History{
 			Sends: []Send{sent(1, 10, "p", "a", 0)},
 			Polls: []Poll{polled(20, 21, "c", 0, "a", "a")}}, []Rule{OneOffset}},
+		"sent once, stored twice": {History{
+			Sends: []Send{{Span: at(1, 10), Log: l0, Producer: "p", Attempts: 1, Value: "a", Outcome: Unknown, Offset: -1}},
+			Polls: []Poll{polled(20, 21, "c", 0, "a", "a")}}, []Rule{OneOffset}},
 		"acknowledged at one offset, read at another": {History{
 			Sends: []Send{sent(1, 10, "p", "a", 0)},
 			Polls: []Poll{polled(20, 21, "c", 1, "a")}}, []Rule{OneOffset}},

@@ -51,11 +51,14 @@ type Send struct {
 	// Producer names whose order counts among the idempotent ones: its sends to
 	// one log are stored in the order in which they began, those of one batch
 	// in the order in which they were recorded. A producer that gave up a record and went on is another one.
-	Producer   string  `json:"producer"`
-	Idempotent bool    `json:"idempotent,omitempty"`
-	Key        string  `json:"key,omitempty"`
-	Value      string  `json:"value"`
-	Outcome    Outcome `json:"outcome"`
+	Producer   string `json:"producer"`
+	Idempotent bool   `json:"idempotent,omitempty"`
+	// Attempts is how often one that is not idempotent was sent: so often it may
+	// be stored. 0: nobody counted.
+	Attempts int     `json:"attempts,omitempty"`
+	Key      string  `json:"key,omitempty"`
+	Value    string  `json:"value"`
+	Outcome  Outcome `json:"outcome"`
 	// Offset is where it was acknowledged, with OK; -1 if that is not known.
 	Offset int64 `json:"offset"`
 }

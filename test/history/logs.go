@@ -18,6 +18,8 @@ func (c *checker) values(f *logFacts) {
 			c.bad(Invented, "%s: offset %d is %q, which was refused", f.log, at[0], v)
 		case s.Idempotent && len(at) > 1:
 			c.bad(OneOffset, "%s: %q is at the offsets %v", f.log, v, at)
+		case !s.Idempotent && s.Attempts > 0 && len(at) > s.Attempts:
+			c.bad(OneOffset, "%s: %q was sent %d times and is at the offsets %v", f.log, v, s.Attempts, at)
 		}
 	}
 	early := func(s Span, who string, rs []Record) {

@@ -34,6 +34,7 @@ type consumer struct {
 	topics   []string
 	instance *string
 
+	at         int // the seat that it asks about the group
 	member     string
 	generation int32
 	joined     *process // where it joined
@@ -74,13 +75,19 @@ func (c *consumer) membership() group.Membership {
 	return group.Membership{Group: c.group, Member: c.member, Instance: c.instance, Generation: c.generation}
 }
 
-// coordinate asks a gateway something of the group, and another one while it is
-// not the coordinator. It gives up after a while, or when the run is over.
+// coordinate asks a gateway something of the group: the one that has answered last,
+// and another one if it does not answer well, at once while it is not the
+// coordinator. It gives up after a while, or when the run is over.
 func coordinate[T any](c *consumer, timeout time.Duration, fn func(ctx context.Context, g *group.Forwarder, b *broker.Broker) (T, error)) (v T, p *process, err error) {
-	at := c.r.IntN(len(c.s.seats))
+	if c.r.IntN(20) == 0 {
+		c.at = c.r.IntN(len(c.s.seats))
+	}
 	for try := 0; ; try++ {
-		p = c.s.seats[(at+try)%len(c.s.seats)].now()
+		p = c.s.seats[c.at].now()
 		v, err = ask(c.r, p, timeout, true, func(ctx context.Context, b *broker.Broker) (T, error) { return fn(ctx, b.Groups(), b) })
+		if errors.Is(err, errCut) || errors.Is(err, errRefused) || kerr.IsRetriable(err) {
+			c.at = (c.at + 1) % len(c.s.seats)
+		}
 		switch {
 		case errors.Is(err, kerr.NotCoordinator):
 			c.s.tally.note(notOwner)

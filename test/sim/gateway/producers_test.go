@@ -146,6 +146,7 @@ func (s *run) session(r *rand.Rand, name string, to target) {
 	going := func() bool { return !sim.Over(s.ended) && !sim.Over(over) }
 	var window []*batch
 	seq, made, calm := int32(0), 0, 0
+	at := r.IntN(len(s.seats)) // it moves on when something fails, and now and then
 	for going() || len(window) > 0 {
 		for n := 1 + r.IntN(5); len(window) < n && going(); {
 			b := &batch{span: s.rec.Begin(), seq: seq, pad: r.IntN(1000)}
@@ -156,9 +157,15 @@ func (s *run) session(r *rand.Rand, name string, to target) {
 			seq += int32(len(b.names))
 			window = append(window, b)
 		}
-		p := s.any(r)
+		p := s.seats[at].now()
+		if r.IntN(10) == 0 {
+			at = r.IntN(len(s.seats))
+		}
 		for i, res := range s.submit(r, p, to, pid, window) {
 			b := window[i]
+			if res.err != nil && i == 0 {
+				at = r.IntN(len(s.seats))
+			}
 			if b.attempts++; b.attempts == 1 {
 				b.first = p
 			}
@@ -213,10 +220,10 @@ func (s *run) session(r *rand.Rand, name string, to target) {
 // sent records a batch's end.
 func (s *run) sent(producer string, to target, b *batch, idempotent bool) {
 	for i, n := range b.names {
-		x := history.Send{Span: b.span, Log: to.log(), Producer: producer, Idempotent: idempotent, Value: n, Outcome: history.OK, Offset: b.base + int64(i)}
+		x := history.Send{Span: b.span, Log: to.log(), Producer: producer, Idempotent: idempotent, Attempts: b.attempts, Value: n, Outcome: history.OK, Offset: b.base + int64(i)}
 		if !b.done {
 			x.Outcome, x.Offset = history.Unknown, -1
-			if b.attempts == 0 {
+			if b.attempts == 0 { // it was never sent
 				x.Outcome = history.Failed
 			}
 			s.tally.note(unknownSends)
@@ -241,13 +248,17 @@ func (s *run) submit(r *rand.Rand, p *process, to target, pid int64, window []*b
 		reqs[i] = request{records(pid, b.seq, b.names, b.pad), make(chan partition.AppendResult, 1)}
 	}
 	_, err := call(r, p, sim.Millis(r, 10_000), func(ctx context.Context, b *broker.Broker) bool {
-		for _, q := range reqs {
+		var missed *partition.Missed // as the wire remembers it
+		for i, q := range reqs {
 			pt, err := open(ctx, b, to)
 			if err != nil {
+				if missed == nil {
+					missed = &partition.Missed{First: window[i].seq}
+				}
 				q.done <- partition.AppendResult{Err: err}
 				continue
 			}
-			pt.Submit(partition.AppendRequest{Records: q.data, AcksAll: true}, func(a partition.AppendResult) { q.done <- a })
+			pt.Submit(partition.AppendRequest{Records: q.data, AcksAll: true, Missed: missed}, func(a partition.AppendResult) { q.done <- a })
 		}
 		for i, q := range reqs {
 			var a partition.AppendResult
@@ -283,6 +294,9 @@ func (s *run) plain(r *rand.Rand, name string) {
 			to := target{topic, id, r.Int32N(partitions)}
 			b := &batch{span: s.rec.Begin(), names: []string{fmt.Sprintf("%s-%d", name, n)}, pad: r.IntN(100)}
 			res := s.submit(r, s.any(r), to, -1, []*batch{b})[0]
+			if !errors.Is(res.err, errRefused) {
+				b.attempts++
+			}
 			switch {
 			case res.err == nil:
 				b.base, b.done = res.v, true
@@ -291,8 +305,6 @@ func (s *run) plain(r *rand.Rand, name string) {
 			case errors.Is(res.err, errRefused):
 			case !errors.Is(res.err, errCut) && !kerr.IsRetriable(res.err):
 				s.t.Errorf("%s: %v", b.names[0], res.err)
-			default:
-				b.attempts++
 			}
 			s.sent(name, to, b, false)
 		}
