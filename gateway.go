@@ -108,8 +108,9 @@ func (l *loaded) brokerConfig(a advertised) broker.Config {
 		Shown:      l.shownToClients(a),
 		Listener:   plaintext,
 		Cluster: cluster.Config{Prefix: l.Prefix, Node: int32(max(l.NodeID, 0)), Host: a.Host, Port: a.Port, Mode: cluster.Mode(l.AddressMode),
-			// The folder lock proves that no predecessor lives.
-			Alone: !l.external() && !l.clustered()},
+			// The folder lock proves that no predecessor lives; others can where
+			// they reach the store.
+			Alone: !l.external() && !l.clustered() && l.NATSListen == ""},
 		Topic: topic.Config{Prefix: l.Prefix, Partitions: int32(l.NumPartitions), Replicas: l.Replicas, Memory: inMemory,
 			ClampReplication: l.ClampReplicas, AutoCreate: l.AutoCreate, MaxMessageBytes: int(l.MaxMessage), MaxPartitions: l.MaxPartitions, Static: l.topicDefaults()},
 		Group: g,

@@ -306,3 +306,22 @@ func batches(t *testing.T, sp kmsg.FetchResponseTopicPartition) (all []serde.Bat
 	}
 	return all
 }
+
+// TestAlone: only a gateway whose store nobody else reaches may take over at once
+// what others owned.
+func TestAlone(t *testing.T) {
+	for _, c := range []struct {
+		args  []string
+		alone bool
+	}{
+		{nil, true},
+		{[]string{"--nats-listen", "127.0.0.1:4222"}, false},
+		{[]string{"--pubsub-url", "nats://127.0.0.1:4222"}, false},
+		{[]string{"--cluster-listen", "127.0.0.1:6222", "--cluster-peers", "127.0.0.1:6222,127.0.0.1:6223,127.0.0.1:6224", "--cluster-name", "n1"}, false},
+	} {
+		l := loadWith(t, c.args, nil)
+		if got := l.brokerConfig(advertised{}).Cluster.Alone; got != c.alone {
+			t.Errorf("%v: alone is %v", c.args, got)
+		}
+	}
+}

@@ -176,6 +176,15 @@ func (r *repair) list(ctx context.Context, w io.Writer, output string) error {
 	if err != nil {
 		return &exitError{code: exitStore, err: err}
 	}
+	// The topic of a record that cannot be read may be anyone's.
+	strays := []string{}
+	if len(in.Unreadable) == 0 {
+		found, err := partition.Strays(ctx, r.records, func(id types.TopicID) bool { return in.Known[id] })
+		if err != nil {
+			return &exitError{code: exitStore, err: err}
+		}
+		strays = append(strays, found...)
+	}
 	byKey := make(map[string]*partition.Listed, len(records))
 	for i := range records {
 		byKey[records[i].Key] = &records[i]
@@ -219,7 +228,8 @@ func (r *repair) list(ctx context.Context, w io.Writer, output string) error {
 		return writeJSON(w, struct {
 			Partitions  []trouble `json:"partitions"`
 			Unexplained []string  `json:"unexplained_streams"`
-		}{found, unexplained})
+			Strays      []string  `json:"unexplained_partition_keys"`
+		}{found, unexplained, strays})
 	}
 	var out strings.Builder
 	if len(found) == 0 {
@@ -235,6 +245,9 @@ func (r *repair) list(ctx context.Context, w io.Writer, output string) error {
 	}
 	for _, s := range unexplained {
 		fmt.Fprintf(&out, "stream %s: no topic explains it; it is left alone (delete it with the nats tool if nobody needs it)\n", s)
+	}
+	for _, k := range strays {
+		fmt.Fprintf(&out, "key %s of %s: no topic explains it; it is left alone\n", k, r.records.Name())
 	}
 	_, err = io.WriteString(w, out.String())
 	return err

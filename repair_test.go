@@ -74,13 +74,28 @@ func TestRepairCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Another gateway on the same store, which has read the partition.
+	second := launch(t, t.TempDir(), "--pubsub-url", url)
+	c2 := dialKafka(t, second.bootstrap, kgo.DefaultProduceTopic("orders"), kgo.RecordRetries(0))
+	if code, out, errs := stream(t, nil, "consume", "orders", "-b", second.bootstrap, "-n", "1", "-f", "%o"); code != 0 || out != "0" {
+		t.Fatalf("consume through another gateway: exit code %d, %q\n%s", code, out, errs)
+	}
 	if err := js.DeleteMsg("kafka-orders-0", 3); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := js.AddStream(&nats.StreamConfig{Name: "kafka-foreign", Subjects: []string{"kafka.foreign.0"}}); err != nil {
 		t.Fatal(err)
 	}
-	nc.Close()
+	kv, err := js.KeyValue("kafka-partitions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const stray = "AAAAAAAAAAAAAAAAAAAAAQ.0"
+	for _, key := range []string{stray, stray + ".s.17.x.0", "odd"} {
+		if _, err := kv.Create(key, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
 	// Whoever reads there finds out.
 	reader := dialKafka(t, p.bootstrap, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"orders": {0: kgo.NewOffset().At(2)}}), kgo.KeepRetryableFetchErrors())
 	eventually(t, "56", func() bool {
@@ -98,7 +113,14 @@ func TestRepairCommand(t *testing.T) {
 		out, _ = run(0, "repair", "--pubsub-url", url)
 		return strings.Contains(out, "stopped")
 	})
-	contains(out, "orders-0", "gap at sequence 3", "kafka-orders-0", "stream kafka-foreign: no topic explains it")
+	contains(out, "orders-0", "gap at sequence 3", "kafka-orders-0", "stream kafka-foreign: no topic explains it",
+		"key "+stray+" of kafka-partitions: no topic explains it", "key odd of kafka-partitions")
+	if strings.Count(out, stray) != 1 {
+		t.Errorf("one partition is listed more than once:\n%s", out)
+	}
+	eventually(t, "the other gateway obeys", func() bool {
+		return errors.Is(c2.ProduceSync(ctx, &kgo.Record{Value: []byte("v")}).FirstErr(), kerr.KafkaStorageError)
+	})
 	if err := c.ProduceSync(ctx, &kgo.Record{Value: []byte("v")}).FirstErr(); !errors.Is(err, kerr.KafkaStorageError) {
 		t.Errorf("produce to a stopped partition: %v", err)
 	}
@@ -146,7 +168,25 @@ func TestRepairCommand(t *testing.T) {
 		}
 	}
 	check(p, 0, 1, 3, 4, 5, 11_000_000_000)
+	check(second, 0, 1, 3, 4, 5, 11_000_000_000, 11_000_000_001)
+	check(p, 0, 1, 3, 4, 5, 11_000_000_000, 11_000_000_001, 11_000_000_002)
+	for _, key := range []string{stray, stray + ".s.17.x.0", "odd"} {
+		if _, err := kv.Get(key); err != nil {
+			t.Errorf("key %s was deleted: %v", key, err)
+		}
+	}
+	if _, err := js.StreamInfo("kafka-foreign"); err != nil {
+		t.Error(err)
+	}
+	nc.Close()
 	c.Close()
+	c2.Close()
+	if err := second.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := second.end(t); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, second.err.String())
+	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +195,7 @@ func TestRepairCommand(t *testing.T) {
 	}
 	out, _ = run(0, "repair", "orders-0", "--data-dir", dir)
 	contains(out, "2 earlier breaks", "nothing is wrong with it")
-	check(launch(t, dir), 0, 1, 3, 4, 5, 11_000_000_000, 11_000_000_001)
+	check(launch(t, dir), 0, 1, 3, 4, 5, 11_000_000_000, 11_000_000_001, 11_000_000_002, 11_000_000_003)
 }
 
 func TestRepairUsage(t *testing.T) {

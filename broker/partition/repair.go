@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,6 +82,33 @@ func ListRecords(ctx context.Context, records pubsub.Table) ([]Listed, error) {
 		return nil, fmt.Errorf("list partition records: %w", err)
 	}
 	return all, nil
+}
+
+// Strays lists what is kept of partitions whose topic nobody knows, as {topic id}.{N}
+// and sorted: records and snapshots that were left, or that are of another cluster.
+// Keys that have no such form are listed whole.
+func Strays(ctx context.Context, records pubsub.Table, known func(types.TopicID) bool) ([]string, error) {
+	found := map[string]bool{}
+	err := records.Scan(ctx, pubsub.WatchOptions{HeadersOnly: true}, 0, func(v pubsub.Value) error {
+		if v.Deleted {
+			return nil
+		}
+		key := v.Key
+		if f := strings.SplitN(v.Key, ".", 3); len(f) > 1 {
+			if id, err := types.ParseTopicID(f[0]); err == nil {
+				if known(id) {
+					return nil
+				}
+				key = f[0] + "." + f[1]
+			}
+		}
+		found[key] = true
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the keys of partitions: %w", err)
+	}
+	return slices.Sorted(maps.Keys(found)), nil
 }
 
 func (s *stopInfo) public() *Stop {

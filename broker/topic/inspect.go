@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/hanzoai/stream/pubsub"
+	"github.com/hanzoai/stream/types"
 )
 
 // Inspection compares records with streams.
@@ -20,6 +21,9 @@ type Inspection struct {
 	// Unexplained are streams that no record explains; Ended are left over from
 	// topics that are gone: gateways remove them.
 	Unexplained, Ended []string
+	// Known are the ids of all records that can be read, of topics that are being
+	// made or deleted as well.
+	Known map[types.TopicID]bool
 }
 
 // Inspect reads everything and changes nothing. It needs no Run; of Deps only
@@ -32,12 +36,15 @@ func (ts *Topics) Inspect(ctx context.Context) (*Inspection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list streams: %w", err)
 	}
-	in := &Inspection{Topics: ts.Known(), Silent: silent, Streams: make(map[string]pubsub.LogInfo, len(logs)), Unreadable: map[string]string{}}
+	in := &Inspection{Topics: ts.Known(), Silent: silent, Streams: make(map[string]pubsub.LogInfo, len(logs)), Unreadable: map[string]string{}, Known: map[types.TopicID]bool{}}
 	ts.mu.RLock()
 	defer ts.mu.RUnlock()
 	for key, e := range ts.entries {
 		if e.err != nil {
 			in.Unreadable[key] = e.err.Error()
+		}
+		if e.record != nil {
+			in.Known[e.record.ID] = true
 		}
 	}
 	for _, l := range logs {
