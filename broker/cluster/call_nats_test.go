@@ -25,28 +25,8 @@ func TestCallNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(srv.Stop)
-	open := func() (*Cluster, *jetstream.Store) {
-		st, err := jetstream.Connect(t.Context(), jetstream.Config{InProcess: srv})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(st.Close)
-		tb, err := st.Table(t.Context(), pubsub.TableConfig{Name: "kafka-gateways", Replicas: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := New(Config{Prefix: "kafka"}, Deps{Table: tb, Store: st, Logger: slog.New(slog.DiscardHandler)})
-		if err := c.Join(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- c.Run(ctx) }()
-		t.Cleanup(func() { cancel(); <-done })
-		return c, st
-	}
-	a, _ := open()
-	b, bs := open()
+	a, b := dialed(t, srv), dialed(t, srv)
+	bs := b.deps.Store
 	b.Handle("echo", func(_ context.Context, _ Identity, request []byte) ([]byte, error) { return request, nil })
 	begun := make(chan struct{}, 1)
 	b.Handle("wait", func(ctx context.Context, _ Identity, _ []byte) ([]byte, error) {
@@ -87,5 +67,46 @@ func TestCallNATS(t *testing.T) {
 	}
 	if _, err := a.Call(ctx, to, "echo", nil); !errors.Is(err, ErrNotDelivered) {
 		t.Errorf("callee gone: %v", err)
+	}
+}
+
+// dialed is a running member over a connection of its own.
+func dialed(t testing.TB, srv *embedded.Server) *Cluster {
+	t.Helper()
+	st, err := jetstream.Connect(t.Context(), jetstream.Config{InProcess: srv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(st.Close)
+	tb, err := st.Table(t.Context(), pubsub.TableConfig{Name: "kafka-gateways", Replicas: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := New(Config{Prefix: "kafka"}, Deps{Table: tb, Store: st, Logger: slog.New(slog.DiscardHandler)})
+	if err := c.Join(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return c
+}
+
+// BenchmarkCall is a small call there and back over a server in this process.
+func BenchmarkCall(b *testing.B) {
+	srv, err := embedded.Start(b.Context(), embedded.Config{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer srv.Stop()
+	a, c := dialed(b, srv), dialed(b, srv)
+	c.Handle("echo", func(_ context.Context, _ Identity, request []byte) ([]byte, error) { return request, nil })
+	q := make([]byte, 200)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := a.Call(b.Context(), c.Self(), "echo", q); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

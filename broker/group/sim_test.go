@@ -36,6 +36,7 @@ type sim struct {
 	mu       sync.Mutex // guards: all below
 	rng      *rand.Rand
 	gateways []*gateway
+	sites    []*site // instead of gateways
 	born     int
 	dead     []cluster.Identity
 	owners   map[int32]map[int32]string // generation -> partition -> member
@@ -105,10 +106,13 @@ func (s *sim) bury(id cluster.Identity) {
 	}
 }
 
-func (s *sim) any() *gateway {
-	i := s.intn(len(s.gateways))
+func (s *sim) any() groups {
+	i := s.intn(max(len(s.gateways), len(s.sites)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.sites != nil {
+		return s.sites[i]
+	}
 	return s.gateways[i]
 }
 
@@ -305,12 +309,14 @@ func (s *sim) probe(ctx context.Context) {
 	}
 }
 
-func TestSimulation(t *testing.T) {
+func TestSimulation(t *testing.T) { simulations(t, *simCount, simulate) }
+
+func simulations(t *testing.T, count int, simulate func(*testing.T, uint64)) {
 	seeds := []uint64{*simSeed}
 	if *simSeed == 0 {
 		seeds = nil
 		base := rand.Uint64() >> 32
-		for i := range *simCount {
+		for i := range count {
 			seeds = append(seeds, base+uint64(i))
 		}
 	}
@@ -321,15 +327,27 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-func simulate(t *testing.T, seed uint64) {
-	s := &sim{
+func newSim(t *testing.T, seed uint64) *sim {
+	return &sim{
 		t: t, srv: memory.NewServer(memory.Config{}), id: types.NewTopicID(), calm: make(chan struct{}),
-		rng: rand.New(rand.NewPCG(seed, 0)), gateways: make([]*gateway, 3),
+		rng:    rand.New(rand.NewPCG(seed, 0)),
 		owners: map[int32]map[int32]string{}, acked: map[int32]types.Offset{},
 	}
+}
+
+func simulate(t *testing.T, seed uint64) {
+	s := newSim(t, seed)
+	s.gateways = make([]*gateway, 3)
 	for i := range s.gateways {
 		s.boot2(i)
 	}
+	s.play(s.trouble)
+}
+
+// play lets consumers work while trouble comes twelve times, and checks that all
+// goes on when it has ended.
+func (s *sim) play(trouble func()) {
+	t := s.t
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -341,7 +359,7 @@ func simulate(t *testing.T, seed uint64) {
 	}
 	for range 12 {
 		time.Sleep(time.Duration(s.intn(6000)) * time.Millisecond)
-		s.trouble()
+		trouble()
 	}
 	close(s.calm)
 	time.Sleep(90 * time.Second)
