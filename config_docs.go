@@ -77,6 +77,6 @@ Of several, the highest counts: flag, ` + "`-X key=value`" + `, ` + "`--kafka-pr
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", lv.name, lv.survives, lv.not)
 	}
 	b.WriteString("\nWith an external NATS server `sync` is unknown until stated; the level named is then that of an interval.\n")
-	b.WriteString("\n## Exit codes\n\n| Code | Meaning |\n|---|---|\n| 0 | done, or stopped by a signal |\n| 1 | failed: port taken, data folder in use or not writable, a failure while running |\n| 2 | wrong flags or configuration |\n| 3 | the NATS server is unreachable, too old, without JetStream, or holds what this version cannot serve |\n")
+	b.WriteString("\n## Exit codes\n\n| Code | Meaning |\n|---|---|\n| 0 | done, or stopped by a signal |\n| 1 | failed: port taken, data folder in use or not writable, a failure while running |\n| 2 | wrong flags or configuration |\n| 3 | the NATS server is unreachable, too old, without JetStream, or holds what this version cannot serve; or gateways of another address mode live |\n")
 	return b.String()
 }

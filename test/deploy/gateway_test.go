@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -167,6 +168,12 @@ func TestGatewayArguments(t *testing.T) {
 			}
 		}
 	}
+	checkGateway(t, w, v, conf)
+}
+
+// checkGateway compares what the gateways are told with what is around them.
+func checkGateway(t *testing.T, w *workload, v map[string]string, conf *server.Options) {
+	t.Helper()
 	// What the gateways say about durability is what the servers do.
 	if sync := v["sync"]; (sync == "always") != conf.SyncAlways || sync != "always" && duration(t, sync) != conf.SyncInterval {
 		t.Errorf("sync is %s, but the servers sync always: %v, else every %v", sync, conf.SyncAlways, conf.SyncInterval)

@@ -62,10 +62,16 @@ func decode(doc []byte) (metav1.Object, error) {
 	return o, nil
 }
 
-// render makes the objects as kubectl apply -k would.
+// render makes the objects of the base as kubectl apply -k would.
 func render(t *testing.T) *manifests {
 	t.Helper()
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), base())
+	return renderAt(t, base())
+}
+
+// renderAt is render for a folder.
+func renderAt(t *testing.T, dir string) *manifests {
+	t.Helper()
+	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
