@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/hanzoai/stream/broker/cluster"
 	"github.com/hanzoai/stream/pubsub"
@@ -30,7 +31,7 @@ func (e *FormatError) Error() string { return e.Reason }
 
 // openMeta reads the cluster's identity, or makes one in an empty store.
 func openMeta(ctx context.Context, store pubsub.Store, table pubsub.Table, prefix string, known cluster.Formats) (meta, error) {
-	for {
+	for denied := false; ; {
 		v, err := table.Get(ctx, metaKey)
 		if err == nil {
 			return readMeta(table, v, known)
@@ -45,6 +46,17 @@ func openMeta(ctx context.Context, store pubsub.Store, table pubsub.Table, prefi
 			return meta{}, fmt.Errorf("list streams: %w", err)
 		}
 		if v.Rev != 0 || len(logs)+len(missing) > 0 {
+			if !denied {
+				// A leader that woke from a freeze denies what is there, for a
+				// moment.
+				denied = true
+				select {
+				case <-ctx.Done():
+					return meta{}, ctx.Err()
+				case <-time.After(time.Second):
+				}
+				continue
+			}
 			names := missing
 			for _, l := range logs {
 				names = append(names, l.Name)

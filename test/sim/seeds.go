@@ -26,8 +26,8 @@ func Number(t *testing.T, name string, otherwise int) int {
 }
 
 // Seeds runs SIM_SEEDS seeds from SIM_FIRST (1) on, or SIM_REPEAT times the one
-// seed SIM_SEED, each as a test of its own, and returns when all have ended. It
-// reports whether many were run, so that something can be said of all of them.
+// seed SIM_SEED, each as a test of its own, and returns when all have ended, or
+// after the first failures unless SIM_ALL is 1. It reports whether many were run, so that something can be said of all of them.
 func Seeds(t *testing.T, otherwise int, run func(t *testing.T, seed uint64)) (many bool) {
 	t.Helper()
 	one := func(t *testing.T, seed uint64) {
@@ -47,12 +47,13 @@ func Seeds(t *testing.T, otherwise int, run func(t *testing.T, seed uint64)) (ma
 		return false
 	}
 	seeds, first := Number(t, "SIM_SEEDS", otherwise), Number(t, "SIM_FIRST", 1)
+	on := Number(t, "SIM_ALL", 0) > 0
 	workers := runtime.GOMAXPROCS(0)
 	t.Run("seeds", func(t *testing.T) {
 		for w := range workers {
 			t.Run(fmt.Sprintf("worker %d", w), func(t *testing.T) {
 				t.Parallel()
-				for i := w; i < seeds && !t.Failed(); i += workers {
+				for i := w; i < seeds && (on || !t.Failed()); i += workers {
 					one(t, uint64(first+i))
 				}
 			})
