@@ -79,7 +79,7 @@ func (p *Partition) handOver(g *group) (done bool) {
 	case err != nil:
 		result = "unanswered"
 		r.pause = now.Add(handSilence)
-	default:
+	case a.end >= 0: // else it has declined at once, and tells nothing of others
 		r.seen = now.Add(-a.quiet)
 		r.newest = max(r.newest, a.end)
 	}

@@ -69,8 +69,10 @@ type handVerdict struct {
 // handAnswer answers a handOver of batches.
 type handAnswer struct {
 	// quiet is for how long nobody else appended.
-	quiet    time.Duration
-	end      types.Offset // of the log as far as the answering gateway knows, at least
+	quiet time.Duration
+	// end of the log as far as the answering gateway knows, at least; −1: it has
+	// declined at once.
+	end      types.Offset
 	verdicts []handVerdict
 }
 

@@ -60,18 +60,30 @@ func (h *Host) TakeOver(ctx context.Context, from string, request []byte, open f
 	}
 	p, err := open(ctx, r.id, r.n)
 	if err != nil {
-		return nil, err
+		return decline(r.members, err), nil
 	}
-	return p.takeOver(ctx, from, r.members)
+	return p.takeOver(ctx, from, r.members), nil
+}
+
+// decline answers that nothing of a hand-over is or will be appended here. It is
+// an answer and no error: the caller may not see the error of a handler that is
+// being ended.
+func decline(batches []handedBatch, why error) []byte {
+	a := handAnswer{end: -1, verdicts: make([]handVerdict, len(batches))}
+	for i := range a.verdicts {
+		a.verdicts[i].kind = handDeclined
+	}
+	a.verdicts[0].text = why.Error()
+	return encodeHandAnswer(a)
 }
 
 // takeOver appends batches for another gateway, behind those that wait already.
-func (p *Partition) takeOver(ctx context.Context, from string, batches []handedBatch) ([]byte, error) {
+func (p *Partition) takeOver(ctx context.Context, from string, batches []handedBatch) []byte {
 	// A load that takes long must not hold batches where they cannot be withdrawn.
 	bound, cancel := context.WithTimeout(ctx, handHold)
 	defer cancel()
 	if err := p.ready(bound); err != nil {
-		return nil, err
+		return decline(batches, err)
 	}
 	t := &taken{from: from, verdicts: make([]handVerdict, len(batches)), left: len(batches), done: make(chan struct{})}
 	ms := make([]*pending, len(batches))
@@ -89,7 +101,7 @@ func (p *Partition) takeOver(ctx context.Context, from string, batches []handedB
 	p.mu.Lock()
 	if err := p.declinesLocked(now, size); err != nil {
 		p.mu.Unlock()
-		return nil, err
+		return decline(batches, err)
 	}
 	if p.rivals.sources == nil {
 		p.rivals.sources = map[string]time.Time{"": now}
@@ -105,7 +117,7 @@ func (p *Partition) takeOver(ctx context.Context, from string, batches []handedB
 	ok := p.wakeAppenderLocked()
 	p.mu.Unlock()
 	if !ok {
-		return nil, errClosed
+		return decline(batches, errClosed)
 	}
 	p.host.metrics.taken.Add(float64(len(ms)))
 	select {
@@ -135,7 +147,7 @@ func (p *Partition) takeOver(ctx context.Context, from string, batches []handedB
 			a.verdicts[i] = handVerdict{kind: handUnknown, text: "another gateway has not appended it in time"}
 		}
 	}
-	return encodeHandAnswer(a), nil
+	return encodeHandAnswer(a)
 }
 
 // declinesLocked is why batches of so many bytes are better not taken.

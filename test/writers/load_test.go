@@ -68,6 +68,7 @@ type load struct {
 	depth      int // records of a producer on their way
 	size       int // bytes of a value
 	length     time.Duration
+	begin      int64 // end of its one partition before
 }
 
 // outcome is what a load was.
@@ -168,10 +169,11 @@ func (l *load) check(t *testing.T, o *outcome, through *testkit.Stream) {
 	t.Helper()
 	at := map[string]map[int32]kgo.Offset{l.topic: {}}
 	for p := range l.partitions {
-		at[l.topic][p] = kgo.NewOffset().AtStart()
+		at[l.topic][p] = kgo.NewOffset().At(l.begin)
 	}
 	c := client(t, through, kgo.ConsumePartitions(at), kgo.FetchMaxBytes(8<<20))
 	next := make([]int64, l.partitions)
+	next[0] = l.begin
 	number := make([]int, l.producers)
 	deadline, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
