@@ -54,7 +54,7 @@ func (c *Cluster) written() pubsub.Rev {
 // called and are not written off, also those that have been silent for a while.
 func (c *Cluster) Living(ctx context.Context) (peers []Peer, err error) {
 	// A renewal of ours that is sent from now on comes after all of them.
-	began := time.Now()
+	began := c.now()
 	var rev pubsub.Rev
 	for rev == 0 {
 		c.mu.Lock()

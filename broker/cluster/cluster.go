@@ -20,6 +20,8 @@ type Deps struct {
 	Table  pubsub.Table // the bucket of gateways
 	Store  pubsub.Store // requests between gateways, connection events
 	Logger *slog.Logger
+	// Clock is this machine's clock, wall and monotonic; nil: time.Now.
+	Clock func() time.Time
 }
 
 // Cluster is this gateway's membership and its view of the peers. All methods
@@ -69,9 +71,12 @@ type seen struct {
 // New makes a Cluster that is not a member yet.
 func New(cfg Config, deps Deps) *Cluster {
 	cfg.defaults()
+	if deps.Clock == nil {
+		deps.Clock = time.Now
+	}
 	c := &Cluster{
 		cfg: cfg, deps: deps,
-		upSince: time.Now(),
+		upSince: deps.Clock(),
 		peers:   map[int32]*seen{}, lives: map[string]time.Time{}, asked: map[string]time.Time{},
 		inFlight: map[pubsub.Rev]time.Time{}, asking: map[int32]bool{},
 		changed: make(chan struct{}), drained: make(chan struct{}), kick: make(chan struct{}, 1), reached: make(chan struct{}, 1),
@@ -96,7 +101,7 @@ func (c *Cluster) Fresh() bool {
 	if c.upSince.IsZero() || c.sent.Before(c.upSince) {
 		return false
 	}
-	return atMost(c.sent, time.Now()) < c.cfg.TTL-c.cfg.margin()
+	return atMost(c.sent, c.now()) < c.cfg.TTL-c.cfg.margin()
 }
 
 // Ahead tells by how much our wall clock is ahead of the store's (negative:
@@ -149,7 +154,7 @@ func (c *Cluster) MayAdopt(id Identity) bool { return c.Ended(id.Incarnation) }
 func (c *Cluster) Ended(incarnation string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
+	now := c.now()
 	if incarnation == c.self.Incarnation {
 		return false
 	}
@@ -350,7 +355,7 @@ func (c *Cluster) remember(p Peer) {
 		c.lives[p.Incarnation] = time.Time{}
 		return
 	}
-	c.lives[p.Incarnation] = time.Now()
+	c.lives[p.Incarnation] = c.now()
 }
 
 type answer int
@@ -389,7 +394,7 @@ func (c *Cluster) register(ctx context.Context, node int32, expect pubsub.Rev) e
 	c.mu.Lock()
 	r := c.recordLocked(id, Alive)
 	c.mu.Unlock()
-	sent := time.Now()
+	sent := c.now()
 	rev, err := pubsub.Put(ctx, c.deps.Table, pubsub.Write{Key: keyOf(node), Data: r.encode(), Expect: expect})
 	if err != nil {
 		return fmt.Errorf("register as node %d: %w", node, err)

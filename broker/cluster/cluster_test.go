@@ -46,13 +46,18 @@ func join(t *testing.T, srv *memory.Server, cfg Config) (*gateway, error) {
 
 func joinWith(t *testing.T, srv *memory.Server, cfg Config, faults memory.Faults) (*gateway, error) {
 	t.Helper()
+	return joinAt(t, srv, cfg, faults, nil)
+}
+
+func joinAt(t *testing.T, srv *memory.Server, cfg Config, faults memory.Faults, clock func() time.Time) (*gateway, error) {
+	t.Helper()
 	store := srv.Client(faults)
 	table, err := store.Table(t.Context(), pubsub.TableConfig{Name: "kafka-gateways", Replicas: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.Prefix = "kafka"
-	c := New(cfg, Deps{Table: table, Store: store, Logger: slog.New(slog.DiscardHandler)})
+	c := New(cfg, Deps{Table: table, Store: store, Logger: slog.New(slog.DiscardHandler), Clock: clock})
 	if err := c.Join(t.Context()); err != nil {
 		store.Close()
 		return nil, err

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"sync"
-	"time"
 )
 
 // doubt asks the peers that let one of our own renewals pass without one of
@@ -14,7 +13,7 @@ import (
 func (c *Cluster) doubt(ctx context.Context, asking *sync.WaitGroup) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
+	now := c.now()
 	for node, s := range c.peers {
 		if node == c.self.Node || s.State != Alive || s.Suspect || s.since.IsZero() || c.asking[node] {
 			continue

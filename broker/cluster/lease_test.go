@@ -26,7 +26,15 @@ type holder struct {
 
 func startHolder(t *testing.T, srv *memory.Server, f memory.Faults) *holder {
 	t.Helper()
-	g := startWith(t, srv, Config{}, f)
+	return startHolderAt(t, srv, f, nil)
+}
+
+func startHolderAt(t *testing.T, srv *memory.Server, f memory.Faults, clock func() time.Time) *holder {
+	t.Helper()
+	g, err := joinAt(t, srv, Config{}, f, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
 	h := &holder{gateway: g, ended: make(chan error, 1)}
 	for name, to := range map[string]*pubsub.Table{"kafka-leases": nil, "ledger": &h.ledger} {
 		var table pubsub.Table

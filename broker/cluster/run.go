@@ -71,7 +71,7 @@ func (c *Cluster) connection(up bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if up {
-		c.upSince = time.Now()
+		c.upSince = c.now()
 	} else {
 		c.upSince = time.Time{}
 	}
@@ -91,7 +91,7 @@ func (c *Cluster) renew(ctx context.Context) error {
 	w := pubsub.Write{Key: keyOf(self.Node), Data: r.encode(), Expect: rev}
 	// The first of several identical sends is the one that may have been
 	// stored: freshness counts from it.
-	first := time.Now()
+	first := c.now()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, c.cfg.Renew)
 		got, err := c.deps.Table.Set(attempt, w)
@@ -167,7 +167,7 @@ func (c *Cluster) observe(v pubsub.Value) {
 		c.deps.Logger.Warn("unreadable gateway key", "key", v.Key, "error", err)
 		return
 	}
-	now := time.Now()
+	now := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.peers[p.Node]
