@@ -147,7 +147,8 @@ type server struct {
 	gw       gateway
 	durable  durability
 	warnings []string
-	waiting  string // what the start waits for; "" if for nothing in particular
+	lacks    func() string // see opened
+	waiting  string        // what the start waits for; "" if for nothing in particular
 	draining bool
 }
 
@@ -203,6 +204,7 @@ func (s *server) run(ctx context.Context) (err error) {
 	}
 	store := o.store
 	s.mu.Lock()
+	s.lacks = o.lacks
 	s.store = store
 	s.durable = durabilityOf(s.config, store.Info().MaxReplicas)
 	s.mu.Unlock()
@@ -252,6 +254,34 @@ func (s *server) unlessStopped(ctx context.Context, err error) error {
 	return err
 }
 
+// aloneFor is how long a node of a cluster that stops may be without a majority:
+// then nobody is left to hand anything over to, as when all nodes are stopped.
+const aloneFor = 2 * time.Second
+
+// unlessAlone cuts the grace period short for a node that stays without a majority.
+func (s *server) unlessAlone(stopped <-chan struct{}, cut func()) {
+	s.mu.Lock()
+	lacks := s.lacks
+	s.mu.Unlock()
+	if lacks == nil {
+		return
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for since := time.Now(); time.Since(since) < aloneFor; {
+		select {
+		case <-stopped:
+			return
+		case <-tick.C:
+			if lacks() == "" {
+				since = time.Now()
+			}
+		}
+	}
+	s.logger.Info("stopping at once: "+lacks(), "alone_for", aloneFor.String())
+	cut()
+}
+
 // drain ends the gateway within the grace period.
 func (s *server) drain(gw gateway) {
 	began := time.Now()
@@ -260,6 +290,9 @@ func (s *server) drain(gw gateway) {
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownGrace)
 	defer cancel()
+	stopped := make(chan struct{})
+	defer close(stopped)
+	go s.unlessAlone(stopped, cancel)
 	gw.Leaving(ctx)
 	if s.config.ShutdownDelay > 0 {
 		delay := time.NewTimer(s.config.ShutdownDelay)

@@ -50,6 +50,9 @@ func openStore(ctx context.Context, l *loaded, logger *slog.Logger, reg promethe
 	}}
 	if srv != nil {
 		o.natsURL = srv.ClientURL()
+		if l.clustered() {
+			o.lacks = srv.Waiting
+		}
 	}
 	return o, nil
 }
@@ -97,7 +100,10 @@ type opened struct {
 	store    pubsub.Store
 	natsURL  string // for NATS clients of the embedded server; "" if it does not listen
 	warnings []string
-	close    func() // ends the connection and the embedded server
+	// lacks is what a node of a cluster waits for to take part in it, "" if nothing;
+	// nil without a cluster.
+	lacks func() string
+	close func() // ends the connection and the embedded server
 }
 
 func connect(ctx context.Context, l *loaded, srv *embedded.Server, logger *slog.Logger, reg prometheus.Registerer) (*jetstream.Store, error) {

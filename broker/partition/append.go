@@ -408,6 +408,7 @@ func (p *Partition) commit(g *group) {
 func (p *Partition) appendOnce(ctx context.Context, g *group, e pubsub.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
+	defer p.unlessMoved(ctx, cancel)()
 	seq, err := p.log.Append(ctx, g.meta.seq-1, e)
 	if err == nil && seq != g.meta.seq {
 		return fmt.Errorf("append to %s: acknowledged at %d, expected %d: %w", p, seq, g.meta.seq, pubsub.ErrOutcomeUnknown)

@@ -28,6 +28,8 @@ type Copies struct {
 	Replicas int // configured
 	InSync   int // up to date, the leader among them
 	Offline  int // on servers that are away
+	// Leader is the server that leads the stream; "" if that is not known.
+	Leader string
 	// Silent says that no leader answered the last question; the numbers are older.
 	Silent bool
 	At     time.Time
@@ -56,7 +58,7 @@ func (h *Host) saw(stream string, b pubsub.Bounds, at time.Time) {
 		k.streams = map[string]Copies{}
 	}
 	if !k.streams[stream].At.After(at) {
-		k.streams[stream] = Copies{Replicas: b.Replicas, InSync: b.InSync, Offline: b.Offline, At: at}
+		k.streams[stream] = Copies{Replicas: b.Replicas, InSync: b.InSync, Offline: b.Offline, Leader: b.Leader, At: at}
 	}
 }
 

@@ -118,7 +118,7 @@ func TestCopies(t *testing.T) {
 		}
 		for i, want := range map[int]Copies{0: {Replicas: 3, InSync: 3}, 7: {Replicas: 3, InSync: 2, Offline: 1}} {
 			c, ok := h.Copies(name(i))
-			if c.At = (time.Time{}); !ok || c != want || c.Under() != (want.InSync < 3) {
+			if c.At, c.Leader = (time.Time{}), ""; !ok || c != want || c.Under() != (want.InSync < 3) {
 				t.Errorf("copies of %d: %+v, %v", i, c, ok)
 			}
 		}
@@ -144,6 +144,45 @@ func TestCopies(t *testing.T) {
 		time.Sleep(time.Hour)
 		if n := listings.Load(); n != 0 {
 			t.Errorf("%d listings in an hour in which nobody wants to know", n)
+		}
+	})
+}
+
+// TestC40LeaderMoved: an append that the old leader took along is cleared up a
+// second later, not after the whole wait for its acknowledgement, and is stored
+// once; while the leader stays, a slow acknowledgement is waited for.
+func TestC40LeaderMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{MaxReplicas: 3})
+		var fault atomic.Pointer[memory.WriteFault]
+		var sent atomic.Int64
+		g := w.gateway(memory.Faults{Append: func(memory.Op) memory.WriteFault {
+			sent.Add(1)
+			if f := fault.Swap(nil); f != nil {
+				return *f
+			}
+			return memory.WriteFault{}
+		}})
+		run(t, g)
+		g.mustProduce(batch(1))
+		for i, f := range []memory.WriteFault{{Drop: true, After: time.Minute}, {LoseAck: true, After: time.Minute}} {
+			fault.Store(&f)
+			time.AfterFunc(200*time.Millisecond, func() { w.server.SetLeader(testLog, fmt.Sprint("other", i)) })
+			began := time.Now()
+			g.mustProduce(batch(1))
+			if took := time.Since(began); took < movedAfter || took > movedAfter+time.Second {
+				t.Errorf("%+v: cleared up after %v", f, took)
+			}
+		}
+		sent.Store(0)
+		fault.Store(&memory.WriteFault{After: 4 * time.Second})
+		began := time.Now()
+		g.mustProduce(batch(1))
+		if took := time.Since(began); took != 4*time.Second || sent.Load() != 1 {
+			t.Errorf("a slow acknowledgement: %v, sent %d times", took, sent.Load())
+		}
+		if n := len(w.server.Messages(testLog)); n != 4 {
+			t.Errorf("%d messages are stored, want 4", n)
 		}
 	})
 }

@@ -82,6 +82,7 @@ type Host struct {
 	snapshotSlots chan struct{}
 	listing       atomic.Bool // checkAll runs
 	copies        copies
+	moveSlots     chan struct{} // one per question of unlessMoved
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -115,6 +116,7 @@ func NewHost(e Env) *Host {
 		partitions:    map[partitionKey]*Partition{},
 		byRecord:      map[string]*Partition{},
 		snapshotSlots: make(chan struct{}, 4),
+		moveSlots:     make(chan struct{}, 16),
 		memo:          newMemo(memoBytes),
 	}
 	if h.clock == nil {

@@ -187,9 +187,7 @@ func (s *Server) Waiting() string {
 	s.mu.Lock()
 	srv := s.srv
 	s.mu.Unlock()
-	if srv.JetStreamIsCurrent() {
-		return ""
-	}
+	// A leader notices only after ten seconds that the others are gone.
 	names := []string{s.name}
 	routes, err := srv.Routez(&server.RoutezOptions{})
 	if err == nil {
@@ -203,6 +201,9 @@ func (s *Server) Waiting() string {
 	here := fmt.Sprintf("%d of %d nodes are here (%s)", len(names), c.Size, strings.Join(names, ", "))
 	if len(names) <= c.Size/2 {
 		return "waiting for a majority of the cluster: " + here
+	}
+	if srv.JetStreamIsCurrent() {
+		return ""
 	}
 	return "waiting for the cluster to elect a leader: " + here
 }

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -70,6 +71,7 @@ type stream struct {
 	lastTime time.Time
 	bytes    uint64
 	trimmed  []pubsub.Message // only with Config.Remember
+	leader   string           // the server that leads it; "": one called memory
 	behind   int              // replicas that are not in sync
 	offline  int              // those of them that are away
 }
@@ -93,7 +95,7 @@ func (s *stream) find(seq pubsub.Seq) int {
 func (s *stream) bounds() pubsub.Bounds {
 	b := pubsub.Bounds{
 		First: s.last + 1, Last: s.last, Messages: uint64(len(s.messages)), Bytes: s.bytes,
-		LastTime: s.lastTime, Replicas: s.config.Replicas, InSync: s.config.Replicas - s.behind, Offline: s.offline, Leader: "memory",
+		LastTime: s.lastTime, Replicas: s.config.Replicas, InSync: s.config.Replicas - s.behind, Offline: s.offline, Leader: cmp.Or(s.leader, "memory"),
 	}
 	if len(s.messages) > 0 {
 		b.First = s.messages[0].Seq
@@ -108,6 +110,15 @@ func (s *Server) SetBehind(log string, behind, offline int) {
 	defer s.mu.Unlock()
 	if l := s.logs[log]; l != nil {
 		l.behind, l.offline = behind, offline
+	}
+}
+
+// SetLeader names the server that leads a log. It is only told: nothing else changes.
+func (s *Server) SetLeader(log, leader string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.logs[log]; l != nil {
+		l.leader = leader
 	}
 }
 
