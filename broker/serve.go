@@ -170,17 +170,19 @@ func (b *Broker) NewestTopic(ctx context.Context, t *topic.Topic) (*topic.Topic,
 func (b *Broker) KeptWhole(t *topic.Topic) bool { return b.topics.KeptWhole(t) }
 
 // Partition opens a partition: UNKNOWN_TOPIC_OR_PARTITION for a number that the
-// topic lacks. Only such a number is asked of the store: another gateway may
-// have made the partition a moment ago.
+// topic lacks, LEADER_NOT_AVAILABLE while that is not proven. Only such a number is
+// asked of the store: another gateway may have made the partition a moment ago.
 func (b *Broker) Partition(ctx context.Context, t *topic.Topic, n int32) (*partition.Partition, error) {
 	if n >= t.Partitions {
 		now, err := b.topics.Newest(ctx, t)
 		if err != nil {
 			return nil, err
 		}
-		t = now
+		if t = now; n >= t.Partitions {
+			return nil, b.topics.Without(t)
+		}
 	}
-	if n < 0 || n >= t.Partitions {
+	if n < 0 {
 		return nil, kerr.UnknownTopicOrPartition
 	}
 	return b.open(t, n), nil

@@ -221,6 +221,17 @@ func (ts *Topics) Newest(ctx context.Context, t *Topic) (*Topic, error) {
 	return nil, kerr.UnknownTopicOrPartition
 }
 
+// Without is what to say of a partition beyond the last of a topic that Newest has
+// just returned: UNKNOWN_TOPIC_OR_PARTITION, or LEADER_NOT_AVAILABLE while a
+// growth that we have not heard of may be denied by a leader that woke from a
+// freeze.
+func (ts *Topics) Without(t *Topic) error {
+	if !ts.believe(fmt.Sprintf("%s/%d", t.Name, t.Partitions)) { // no topic's name
+		return refuse(kerr.LeaderNotAvailable, "It is not certain yet that topic %s has only %d partitions.", t.Name, t.Partitions)
+	}
+	return kerr.UnknownTopicOrPartition
+}
+
 // Current is the topic as this gateway knows it now, t itself if it is not
 // known any more.
 func (ts *Topics) Current(t *Topic) *Topic {

@@ -9,9 +9,58 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/pubsub/memory"
 )
+
+// TestPartitionDenied: a partition that another gateway has just made is not
+// denied because a leader has not seen the growth (simulation of gateways, seed
+// 7015).
+func TestPartitionDenied(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var lying atomic.Bool
+		c := newCluster(memory.Config{MaxReplicas: 3})
+		three := func(c *Config, _ *Deps) { c.Replicas = 3 }
+		a := c.gateway(t, "a", memory.Faults{}, three)
+		b := c.gateway(t, "b", memory.Faults{
+			TableGet: func(memory.Op) memory.ReadFault { return memory.ReadFault{Old: lying.Load()} },
+			Watch:    func(string) time.Duration { return 100 * time.Millisecond },
+		}, three)
+		defer a.stop()
+		defer b.stop()
+		foo, err := a.Create(t.Context(), spec("foo"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		has := func() error {
+			now, err := b.Newest(t.Context(), foo)
+			if err == nil && now.Partitions == foo.Partitions {
+				err = b.Without(now)
+			}
+			return err
+		}
+		if err := a.Grow(t.Context(), foo, Growth{Partitions: foo.Partitions + 1}); err != nil {
+			t.Fatal(err)
+		}
+		lying.Store(true)
+		wantCode(t, "denied once", has(), kerr.LeaderNotAvailable)
+		lying.Store(false)
+		if err := has(); err != nil {
+			t.Errorf("a leader that has seen it: %v", err)
+		}
+		foo, err = b.Newest(t.Context(), foo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantCode(t, "one more", has(), kerr.LeaderNotAvailable)
+		time.Sleep(time.Second)
+		wantCode(t, "denied twice, a second apart", has(), kerr.UnknownTopicOrPartition)
+	})
+}
 
 // TestLyingLeader: a leader that woke from a freeze denies the last change of a
 // topic, or that there is one. Nobody is told so who asks through a gateway that
