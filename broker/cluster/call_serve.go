@@ -109,7 +109,9 @@ func (d *desk) serve(ctx context.Context, m []byte) []byte {
 	}
 	a := answerHeader{Status: statusOther}
 	var out []byte
-	if h.To == d.c.Self().Incarnation {
+	// One that is held for dead may have stood still with the request in hand: its
+	// client has asked elsewhere since, and perhaps for something newer.
+	if h.To == d.c.Self().Incarnation && !d.c.buried(h.From) {
 		a, out = d.take(ctx, h, data)
 	}
 	a.V = callVersion

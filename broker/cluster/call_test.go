@@ -400,6 +400,33 @@ func TestCallNewLife(t *testing.T) {
 	})
 }
 
+// TestCallOfTheDead: a gateway that stood still with a request in hand until it was
+// held for dead sends it when it goes on: it must not run, what it asks is long
+// past.
+func TestCallOfTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := twoCallers(t, memory.Config{}, memory.Faults{})
+		x.a.store.Freeze()
+		done := make(chan error, 1)
+		go func() {
+			_, err := x.a.Call(t.Context(), x.b.Self(), "echo", nil)
+			done <- err
+		}()
+		time.Sleep(10 * time.Second)
+		x.a.store.Thaw()
+		if err := <-done; !errors.Is(err, ErrNotDelivered) && !errors.Is(err, pubsub.ErrOutcomeUnknown) {
+			t.Errorf("error %v", err)
+		}
+		time.Sleep(time.Second)
+		if n := x.ran.Load(); n != 0 {
+			t.Errorf("it ran %d times", n)
+		}
+		time.Sleep(5 * time.Second)
+		got, err := x.call(t, "echo", "q")
+		wantCall(t, got, err, "re: q")
+	})
+}
+
 // TestCallMemory: what is kept for callers is bounded, and let go of in time.
 func TestCallMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

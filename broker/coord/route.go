@@ -80,7 +80,13 @@ func (r *Runtime[S]) Route(ctx context.Context, key string, local func(context.C
 	}
 	var failing time.Time // since when nobody has served it
 	pause := 20 * time.Millisecond
+	self := r.c.Members.Self()
 	for {
+		if !r.c.Members.Fresh() || r.c.Members.Self() != self {
+			// We may have stood still for long. Whoever asked has gone elsewhere
+			// since, and on: a commit passed on now would take back a later one.
+			return ErrStale
+		}
 		changed := r.c.Members.Changed()
 		began := time.Now()
 		var err error

@@ -305,6 +305,36 @@ func TestNothingKept(t *testing.T) {
 	})
 }
 
+// TestRouteStandsStill: what a gateway that may have stood still, or has begun
+// another life since, was asked before is not passed on.
+func TestRouteStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, memory.NewServer(memory.Config{}), 1, memory.Faults{}, func(c *Config[*counter]) { c.RouteWait = time.Minute })
+		other := cluster.Identity{Node: 2, Incarnation: "other"}
+		h.members.set(func() { h.members.peers = []cluster.Peer{{Identity: other, State: cluster.Alive}} })
+		calls := 0
+		route := func() error {
+			return h.Route(t.Context(), "k", func(context.Context) error { return ErrNotOwner }, func(context.Context, cluster.Identity) error {
+				calls++
+				return cluster.ErrNotDelivered
+			})
+		}
+		h.members.set(func() { h.members.stale = true })
+		if err := route(); !errors.Is(err, ErrStale) || calls != 0 {
+			t.Errorf("not fresh: %v, passed on %d times", err, calls)
+		}
+		h.members.set(func() { h.members.stale = false })
+		done := make(chan error)
+		go func() { done <- route() }()
+		synctest.Wait() // passed on, and waits before it tries again
+		before := calls
+		h.members.set(func() { h.members.self.Incarnation = "next" })
+		if err := <-done; !errors.Is(err, ErrStale) || before == 0 || calls != before {
+			t.Errorf("another life: %v, passed on %d times after %d", err, calls, before)
+		}
+	})
+}
+
 func TestRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
