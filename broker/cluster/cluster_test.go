@@ -289,7 +289,7 @@ func TestUnknownLifeNeedsProof(t *testing.T) {
 }
 
 // Our clock against the store's, as far as sending and delivery bracket it.
-func TestClockAheadOfTheStores(t *testing.T) {
+func TestFault14ClockAheadOfTheStores(t *testing.T) {
 	for _, skew := range []time.Duration{-time.Hour, 0, 90 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			srv := memory.NewServer(memory.Config{Clock: func() time.Time { return time.Now().Add(-skew) }})

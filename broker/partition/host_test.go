@@ -132,7 +132,7 @@ func TestC22ManyWaitersAreCheckedByOneListing(t *testing.T) {
 }
 
 // A gateway whose clock is off must not write append times.
-func TestClockThatIsOff(t *testing.T) {
+func TestFault14ClockThatIsOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
 		g := w.gateway(memory.Faults{})

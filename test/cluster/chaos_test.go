@@ -66,7 +66,7 @@ func breakWorld(t *testing.T, seed int, s shape, limit, frozen, pause time.Durat
 		if until.Before(end.Add(round / 3)) {
 			end = until
 		}
-		c.run(l, end)
+		c.run(l, end, n%2 == 1)
 		l.finish()
 		check(t, &l.rec, seed, l.topic)
 	}

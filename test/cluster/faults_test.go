@@ -3,15 +3,21 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/hanzoai/stream/test/testkit"
 )
 
 // Kinds of faults.
@@ -81,17 +87,34 @@ func (c *chaos) pick() string {
 	return k
 }
 
-// run does faults until the time is over, and then ends all of them.
-func (c *chaos) run(l *load, until time.Time) {
+// run does faults until the time is over, and then ends all of them. alone leaves
+// each to itself.
+func (c *chaos) run(l *load, until time.Time, alone bool) {
 	for time.Now().Before(until) && !c.t.Failed() {
 		c.one(l)
 		c.endDue(c.between(c.pause/10, c.pause))
+		if alone {
+			c.calm(l)
+		}
 	}
 	for _, p := range c.later {
 		p.end()
 	}
 	c.later = nil
 	c.w.heal(c.t)
+}
+
+// calm waits until all is over and well, so that what is slow next has one cause.
+func (c *chaos) calm(l *load) {
+	for len(c.later) > 0 {
+		c.endDue(time.Until(c.later[0].at))
+	}
+	c.w.heal(c.t)
+	if len(c.w.nats) > 1 {
+		c.w.whole(c.t)
+	}
+	l.progress(1)
+	c.endDue(settle)
 }
 
 func (c *chaos) between(least, most time.Duration) time.Duration {
@@ -154,7 +177,7 @@ func (c *chaos) one(l *load) {
 			g.start(c.t)
 			c.watch.end(f)
 		case freezeGateway:
-			freeze(g)
+			freeze(c.t, g)
 			c.last(c.freeze, false, func() { resume(g); c.watch.end(f) })
 		}
 	case lateAcks, lostAcks, cutGateway:
@@ -224,10 +247,24 @@ func (c *chaos) one(l *load) {
 	}
 }
 
-// freeze is SIGSTOP, as a machine that is suspended or swaps.
-func freeze(g *gateway) {
+// freeze is SIGSTOP, as a machine that is suspended or swaps. It returns when
+// every thread stands still.
+func freeze(t *testing.T, g *gateway) {
+	t.Helper()
 	g.set(frozen)
 	_ = g.Process().Signal(syscall.SIGSTOP) // it runs
+	testkit.Poll(t, 10*time.Second, g.name+" stands still", func() error {
+		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", g.Process().Pid()))
+		for _, f := range stats {
+			// A thread that has ended meanwhile stands still as well.
+			if b, rerr := os.ReadFile(f); rerr == nil {
+				if _, state, _ := strings.Cut(string(b), ") "); !strings.HasPrefix(state, "T") {
+					err = fmt.Errorf("%s is in state %.1s", f, state)
+				}
+			}
+		}
+		return err
+	})
 }
 
 func resume(g *gateway) {
@@ -308,6 +345,40 @@ func (w *world) natsWhole(t *testing.T) bool {
 		}
 	}
 	return true
+}
+
+// whole waits until every stream has all its replicas.
+func (w *world) whole(t *testing.T) {
+	t.Helper()
+	testkit.Poll(t, time.Minute, "all replicas in sync", func() error {
+		if !w.natsWhole(t) {
+			return errors.New("some replica lags")
+		}
+		return nil
+	})
+}
+
+// leader is the NATS server that leads a stream.
+func (w *world) leader(t *testing.T, stream string) (s *testkit.NATSServer) {
+	t.Helper()
+	testkit.Poll(t, time.Minute, stream+" has a leader", func() error {
+		var a struct {
+			Cluster struct {
+				Leader string `json:"leader"`
+			} `json:"cluster"`
+		}
+		if err := w.jetStream(t.Context(), "STREAM.INFO."+stream, &a); err != nil {
+			return err
+		}
+		for i := range w.nats {
+			if a.Cluster.Leader == fmt.Sprintf("n%d", i) {
+				s = w.nats[i]
+				return nil
+			}
+		}
+		return fmt.Errorf("leader %q", a.Cluster.Leader)
+	})
+	return s
 }
 
 // replace ends a member of a group in good order and starts another.

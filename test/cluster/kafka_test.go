@@ -17,9 +17,9 @@ import (
 
 // peer speaks to one gateway, without retries: a test sees every code.
 type peer struct {
-	t  *testing.T
-	cl *kgo.Client
-	b  *kgo.Broker
+	t    *testing.T
+	addr string
+	b    *kgo.Broker
 }
 
 // connect makes a peer. Requests name topics, not ids.
@@ -30,7 +30,7 @@ func connect(t *testing.T, addr string) *peer {
 		t.Fatal(err)
 	}
 	t.Cleanup(cl.Close)
-	return &peer{t, cl, cl.SeedBrokers()[0]}
+	return &peer{t, addr, cl.SeedBrokers()[0]}
 }
 
 // ask sends a request; the error is that of the connection.
@@ -77,6 +77,15 @@ func topicRequest(name string, partitions int32, configs ...string) *kmsg.Create
 		rt.Configs = append(rt.Configs, c)
 	}
 	req.Topics = append(req.Topics, rt)
+	return req
+}
+
+func deleteRequest(name string) *kmsg.DeleteTopicsRequest {
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.TimeoutMillis = 20_000
+	rt := kmsg.NewDeleteTopicsRequestTopic()
+	rt.Topic = &name
+	req.Topics = append(req.Topics, rt) // version 6
 	return req
 }
 

@@ -80,13 +80,26 @@ func syncRequest(m *classic, all []*classic) *kmsg.SyncGroupRequest {
 // gather has two members join one generation.
 func (k *killed) gather() []*classic {
 	k.Helper()
-	members := []*classic{{}, {}}
+	return k.rejoin([]*peer{k.a, k.b}, []*classic{{}, {}})
+}
+
+// rejoin has members join, over the gateways of peers, until all are in one
+// generation: the second may come after the first one's.
+func (k *killed) rejoin(peers []*peer, before []*classic) []*classic {
+	k.Helper()
+	var members []*classic
+	for _, m := range before {
+		now := *m
+		members = append(members, &now)
+	}
 	for round := 0; round == 0 || members[0].generation != members[1].generation; round++ {
-		// The second may have come after the first one's generation: again.
 		joined := make(chan error, len(members))
 		for i, m := range members {
-			peers := []*peer{connect(k.T, k.w.gateways[i].Addr), connect(k.T, k.w.gateways[1-i].Addr)}
-			go func() { joined <- m.join(peers) }()
+			var own []*peer // a connection is served in order, and a join waits
+			for j := range peers {
+				own = append(own, connect(k.T, peers[(i+j)%len(peers)].addr))
+			}
+			go func() { joined <- m.join(own) }()
 		}
 		for range members {
 			if err := <-joined; err != nil {
@@ -148,15 +161,7 @@ func (k *killed) shares(peers []*peer, members []*classic) {
 		k.Errorf("shares: %v", owned)
 	}
 	for _, m := range members {
-		k.coordinator(peers, "heartbeat", func(p *peer) error {
-			req := kmsg.NewPtrHeartbeatRequest()
-			req.Group, req.Generation, req.MemberID = groupName, m.generation, m.id
-			r, err := ask[*kmsg.HeartbeatResponse](p, req)
-			if err == nil {
-				err = code(r.ErrorCode)
-			}
-			return err
-		})
+		k.coordinator(peers, "heartbeat", func(p *peer) error { return k.beat(p, m) })
 	}
 }
 
@@ -204,31 +209,23 @@ func commitRequest(m *classic, offset int64) *kmsg.OffsetCommitRequest {
 	return req
 }
 
-// commitWritten: what was committed is seen through every gateway, and stays.
-func commitWritten(k *killed) {
-	k.b.create("kill", 1)
-	members := k.gather()
-	both := []*peer{k.a, k.b}
-	k.shares(both, members)
-	k.coordinator(both, "a first commit", func(p *peer) error {
-		r, err := ask[*kmsg.OffsetCommitResponse](p, commitRequest(members[0], 5))
+// commit commits partition 0 of topic kill for a member, until it is accepted.
+func (k *killed) commit(peers []*peer, m *classic, offset int64) {
+	k.Helper()
+	k.coordinator(peers, "commit", func(p *peer) error {
+		r, err := ask[*kmsg.OffsetCommitResponse](p, commitRequest(m, offset))
 		if err == nil {
 			err = code(r.Topics[0].Partitions[0].ErrorCode)
 		}
 		return err
 	})
-	k.arm()
-	for _, p := range both {
-		if r, err := ask[*kmsg.OffsetCommitResponse](p, commitRequest(members[0], 7)); err != nil || code(r.Topics[0].Partitions[0].ErrorCode) == nil {
-			break
-		}
-	}
-	b := k.anyDied()
-	k.coordinator([]*peer{b}, "the committed offset", func(p *peer) error {
+}
+
+// committed is what is committed of partition 0 of topic kill.
+func (k *killed) committed(peers []*peer) (offset int64) {
+	k.Helper()
+	k.coordinator(peers, "the committed offset", func(p *peer) error {
 		req := kmsg.NewPtrOffsetFetchRequest()
-		rt := kmsg.NewOffsetFetchRequestTopic()
-		rt.Topic, rt.Partitions = "kill", []int32{0}
-		req.Group, req.Topics = groupName, append(req.Topics, rt)
 		g := kmsg.NewOffsetFetchRequestGroup()
 		gt := kmsg.NewOffsetFetchRequestGroupTopic()
 		gt.Topic, gt.Partitions = "kill", []int32{0}
@@ -238,32 +235,43 @@ func commitWritten(k *killed) {
 		if err != nil {
 			return err
 		}
-		if len(r.Groups) == 1 { // version 8
-			if err := code(r.Groups[0].ErrorCode); err != nil {
-				return err
-			}
-			if sp := r.Groups[0].Topics[0].Partitions[0]; sp.ErrorCode != 0 || sp.Offset != 7 {
-				return told(k, sp.ErrorCode, sp.Offset)
-			}
-			return nil
-		}
-		if err := code(r.ErrorCode); err != nil {
+		if err := code(r.Groups[0].ErrorCode); err != nil {
 			return err
 		}
-		if sp := r.Topics[0].Partitions[0]; sp.ErrorCode != 0 || sp.Offset != 7 {
-			return told(k, sp.ErrorCode, sp.Offset)
-		}
-		return nil
+		sp := r.Groups[0].Topics[0].Partitions[0]
+		offset = sp.Offset
+		return code(sp.ErrorCode)
 	})
+	return offset
 }
 
-// told fails the test if another offset than 7 is told; an error is for later.
-func told(k *killed, c int16, offset int64) error {
-	if err := code(c); err != nil {
+// beat is one heartbeat.
+func (k *killed) beat(p *peer, m *classic) error {
+	req := kmsg.NewPtrHeartbeatRequest()
+	req.Group, req.Generation, req.MemberID = groupName, m.generation, m.id
+	r, err := ask[*kmsg.HeartbeatResponse](p, req)
+	if err != nil {
 		return err
 	}
-	k.Fatalf("%d is committed, want 7", offset)
-	return nil
+	return code(r.ErrorCode)
+}
+
+// commitWritten: what was committed is seen through every gateway, and stays.
+func commitWritten(k *killed) {
+	k.b.create("kill", 1)
+	members := k.gather()
+	both := []*peer{k.a, k.b}
+	k.shares(both, members)
+	k.commit(both, members[0], 5)
+	k.arm()
+	for _, p := range both {
+		if r, err := ask[*kmsg.OffsetCommitResponse](p, commitRequest(members[0], 7)); err != nil || code(r.Topics[0].Partitions[0].ErrorCode) == nil {
+			break
+		}
+	}
+	if got := k.committed([]*peer{k.anyDied()}); got != 7 {
+		k.Errorf("%d is committed, want 7", got)
+	}
 }
 
 // idWritten: the retry gets another id than all before.

@@ -82,14 +82,8 @@ func halfDeleted(k *killed) {
 		k.Fatal(err)
 	}
 	k.b.produce("kill", 0, batch{producer: -1, values: []string{"old"}})
-	req := kmsg.NewPtrDeleteTopicsRequest()
-	req.TimeoutMillis = 20_000
-	rt := kmsg.NewDeleteTopicsRequestTopic()
-	name := "kill"
-	rt.Topic, req.TopicNames = &name, []string{name}
-	req.Topics = append(req.Topics, rt)
 	k.arm()
-	lost(k.a, req)
+	lost(k.a, deleteRequest("kill"))
 	k.died()
 	left, err := k.streams("kill")
 	if err != nil || len(left) == 0 || len(left) == partitions {

@@ -42,7 +42,7 @@ const noticeable = 300 * time.Millisecond
 
 // settle is how long after its end a fault may still be the cause of something
 // that begins then: membership, leaders, back-off of clients.
-const settle = 5 * time.Second
+const settle = 3 * time.Second
 
 func newWatch() *watch {
 	return &watch{stalls: map[string][]stall{}, worst: map[string]time.Duration{}, counts: map[string]int{}}
@@ -134,9 +134,16 @@ func (w *watch) report(t *testing.T, judge bool) {
 		}
 	}
 	var lines []string
+	mixed := map[string]int{}
 	for _, r := range slices.SortedFunc(maps.Values(rows), func(a, b *row) int {
 		return cmp.Or(cmp.Compare(a.op, b.op), cmp.Compare(b.worst.took, a.worst.took))
 	}) {
+		// One cause is always told; of those that overlap the worst three.
+		if strings.Contains(r.cause, " + ") {
+			if mixed[r.op]++; mixed[r.op] > 3 {
+				continue
+			}
+		}
 		lines = append(lines, fmt.Sprintf("  %-7s longest %7v, %5d above %v: %s (%s)", r.op, r.worst.took.Round(time.Millisecond), r.n, noticeable, r.cause, r.worst.about))
 		if limit := limits[r.cause][r.op]; judge && limit > 0 && r.worst.took > limit {
 			t.Errorf("%s waited %v after %s, %v are allowed: %s", r.op, r.worst.took.Round(time.Millisecond), r.cause, limit, r.worst.about)
@@ -147,4 +154,16 @@ func (w *watch) report(t *testing.T, judge bool) {
 		counts = append(counts, fmt.Sprintf("%s %d", k, w.counts[k]))
 	}
 	t.Logf("%s\nstalls:\n%s", strings.Join(counts, ", "), strings.Join(lines, "\n"))
+}
+
+// within fails the test if an operation took longer than limit.
+func (w *watch) within(t *testing.T, limit time.Duration) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for op, d := range w.worst {
+		if d > limit {
+			t.Errorf("%s took %v", op, d.Round(time.Millisecond))
+		}
+	}
 }

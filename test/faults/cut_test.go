@@ -9,10 +9,10 @@ import (
 	"github.com/hanzoai/stream/test/testkit"
 )
 
-// TestCutOff cuts the gateway off NATS for 20 s, by connections that end and by
+// TestFault03CutOff cuts the gateway off NATS for 20 s, by connections that end and by
 // connections on which nothing moves. It says so on /readyz and stays alive,
 // answers retriable errors, acknowledges nothing, and is back by itself.
-func TestCutOff(t *testing.T) {
+func TestFault03CutOff(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]struct {
 		cut, heal func(*testkit.Relay)

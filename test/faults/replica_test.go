@@ -9,11 +9,11 @@ import (
 	"github.com/hanzoai/stream/test/testkit"
 )
 
-// TestC41LaggingReplica freezes a follower of a partition's stream under load,
+// TestC41Fault09LaggingReplica freezes a follower of a partition's stream under load,
 // long enough for it to lag, and wakes it again, several times: it then answers
 // reads with what it had. Nothing below the end reads as empty or out of range,
 // whichever replica answers, and the end never falls.
-func TestC41LaggingReplica(t *testing.T) {
+func TestC41Fault09LaggingReplica(t *testing.T) {
 	servers := testkit.StartNATSCluster(t, 3, testkit.NATSOptions{})
 	s := startOnCluster(t, servers)
 	w := newWorld(t, s.Addr, "lag", load{partitions: 1, pace: 5 * time.Millisecond})

@@ -15,9 +15,9 @@ import (
 	"github.com/hanzoai/stream/test/testkit"
 )
 
-// TestC40Restart ends a single NATS server under load, in good order and with
+// TestC40Fault07Restart ends a single NATS server under load, in good order and with
 // SIGKILL, several times.
-func TestC40Restart(t *testing.T) {
+func TestC40Fault07Restart(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*testkit.NATSServer){"stopped": (*testkit.NATSServer).Stop, "killed": (*testkit.NATSServer).Kill} {
 		t.Run(name, func(t *testing.T) {
@@ -45,9 +45,9 @@ func TestC40Restart(t *testing.T) {
 	}
 }
 
-// TestC40RollingRestart ends the servers of a cluster of three one after the other
+// TestC40Fault07RollingRestart ends the servers of a cluster of three one after the other
 // under load, topics with three replicas: once in good order, once with SIGKILL.
-func TestC40RollingRestart(t *testing.T) {
+func TestC40Fault07RollingRestart(t *testing.T) {
 	servers := testkit.StartNATSCluster(t, 3, testkit.NATSOptions{})
 	s := startOnCluster(t, servers)
 	w := newWorld(t, s.Addr, "rolling", load{partitions: 2, pace: 5 * time.Millisecond})

@@ -14,7 +14,7 @@ var expectedText string
 
 // kinds are the families of ids: their prefix in expected.txt and what the
 // closing lines call them.
-var kinds = []struct{ prefix, name string }{{"C-", "cases"}, {"row-", "rows"}}
+var kinds = []struct{ prefix, name string }{{"C-", "cases"}, {"F-", "faults"}, {"row-", "rows"}}
 
 // expectation is an id that some test must show, and what it is about.
 type expectation struct{ id, about string }
@@ -34,17 +34,17 @@ func parseExpected(text string) (all []expectation) {
 
 // named finds the part of a test's name that carries ids, behind its package or
 // in any element of its path: p.TestC15C28Bytes, p.TestRow03Slow,
-// p.TestX/C-07_news_lost.
+// p.TestX/C-07_news_lost, p.TestFault01Kill.
 var (
-	named  = regexp.MustCompile(`(?:^|[./])(?:Test|Fuzz)?((?:(?:C|Row)-?\d\d)+)(?:\D|$)`)
-	single = regexp.MustCompile(`(C|Row)-?(\d\d)`)
+	named  = regexp.MustCompile(`(?:^|[./])(?:Test|Fuzz)?((?:(?:C|F|Fault|Row)-?\d\d)+)(?:\D|$)`)
+	single = regexp.MustCompile(`(C|F|Fault|Row)-?(\d\d)`)
 )
 
 // ids are what a test shows, in the form of expected.txt.
 func ids(test string) (all []string) {
 	for _, m := range named.FindAllStringSubmatch(test, -1) {
 		for _, s := range single.FindAllStringSubmatch(m[1], -1) {
-			id := map[string]string{"C": "C-", "Row": "row-"}[s[1]] + s[2]
+			id := map[string]string{"C": "C-", "F": "F-", "Fault": "F-", "Row": "row-"}[s[1]] + s[2]
 			if !slices.Contains(all, id) {
 				all = append(all, id)
 			}

@@ -12,7 +12,7 @@ import (
 // TestExpected: the list is one that ids can match, in order, each with a name.
 func TestExpected(t *testing.T) {
 	all := parseExpected(expectedText)
-	form := regexp.MustCompile(`^(C|row)-\d\d$`)
+	form := regexp.MustCompile(`^(C|F|row)-\d\d$`)
 	last := ""
 	for _, e := range all {
 		if !form.MatchString(e.id) || e.about == "" {
@@ -37,6 +37,10 @@ func TestIDs(t *testing.T) {
 		"p.TestX/C07_news/row-03":          {"C-07"},
 		"p.TestRow03Slow/cut_at_C-12":      {"row-03"},
 		"p.FuzzC03":                        {"C-03"},
+		"p.TestFault01Kill":                {"F-01"},
+		"p.TestC40Fault07Restart/killed":   {"C-40", "F-07"},
+		"p.TestX/F-13":                     {"F-13"},
+		"p.TestDefault07":                  nil,
 		"p.TestC3":                         nil,
 		"p.TestC123":                       nil,
 		"p.TestTheC07":                     nil,
@@ -77,10 +81,10 @@ func TestPrintShown(t *testing.T) {
 		complete bool
 		want     string
 	}{
-		{shown{"C-01": true, "C-02": true, "C-03": true, "row-07": true}, true, "cases: 3 of 3\nrows: 1 of 1\n"},
+		{shown{"C-01": true, "C-02": true, "C-03": true, "row-07": true}, true, "cases: 3 of 3\nfaults: 0 of 0\nrows: 1 of 1\n"},
 		{shown{"C-01": true, "C-02": false, "row-07": true, "C-99": true}, false,
-			"cases: 1 of 3\n    FAILED  C-02 two words\n    MISSING C-03 three\nrows: 1 of 1\nshown, but not in test/report/expected.txt: C-99\n"},
-		{shown{"C-01": true, "C-02": true, "C-03": true}, false, "cases: 3 of 3\nrows: 0 of 1\n    MISSING row-07 seven\n"},
+			"cases: 1 of 3\n    FAILED  C-02 two words\n    MISSING C-03 three\nfaults: 0 of 0\nrows: 1 of 1\nshown, but not in test/report/expected.txt: C-99\n"},
+		{shown{"C-01": true, "C-02": true, "C-03": true}, false, "cases: 3 of 3\nfaults: 0 of 0\nrows: 0 of 1\n    MISSING row-07 seven\n"},
 	} {
 		var out bytes.Buffer
 		if got := printShown(&out, all, c.s); got != c.complete || out.String() != c.want {

@@ -22,9 +22,9 @@ func length() time.Duration {
 	return time.Second
 }
 
-// TestTwoGatewaysOnePartition: ten producers, all on one gateway and then spread
+// TestFault04TwoGatewaysOnePartition: ten producers, all on one gateway and then spread
 // over two.
-func TestTwoGatewaysOnePartition(t *testing.T) {
+func TestFault04TwoGatewaysOnePartition(t *testing.T) {
 	f := newFleet(t, 2)
 	rounds, sizes, depth := 1, []int{200}, 50
 	if full {
