@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hanzoai/stream/logging"
+	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/pubsub/memory"
 	"github.com/hanzoai/stream/serde"
 	"github.com/hanzoai/stream/types"
@@ -25,6 +26,8 @@ type world struct {
 	server *memory.Server
 	args   []string
 	nodes  []*node
+	// wrap, if set, is what the next gateways see of the store.
+	wrap func(pubsub.Store) pubsub.Store
 }
 
 // node is one gateway and a connection to it.
@@ -71,7 +74,11 @@ func (w *world) start() *node {
 		w.t.Fatal(err)
 	}
 	n.addr = ln.Addr().String()
-	if n.gateway, err = openGateway(w.t.Context(), l, n.store, advertised{Host: "127.0.0.1", Port: int32(portOf(ln))}, logging.Discard(), prometheus.NewRegistry(), func(string) {}); err != nil {
+	seen := pubsub.Store(n.store)
+	if w.wrap != nil {
+		seen = w.wrap(seen)
+	}
+	if n.gateway, err = openGateway(w.t.Context(), l, seen, advertised{Host: "127.0.0.1", Port: int32(portOf(ln))}, logging.Discard(), prometheus.NewRegistry(), func(string) {}); err != nil {
 		w.t.Fatal(err)
 	}
 	go func() { n.served <- n.gateway.Serve(context.Background(), ln) }()

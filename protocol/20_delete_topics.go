@@ -63,6 +63,13 @@ func (h *handler) deleteTopics(ctx context.Context, r *request) (kmsg.Response, 
 				d.err = refuse(kerr.InvalidRequest, "The topic is given by its name and by its id.")
 			} else {
 				d.err = h.backend.DeleteTopic(ctx, d.topic)
+				if d.name != nil && refusedWith(d.err, kerr.UnknownTopicOrPartition) {
+					// Perhaps it was the one before that we had in memory.
+					d.err = h.ofName(ctx, *d.name, func(t *topic.Topic) error {
+						st.TopicID = t.ID
+						return h.backend.DeleteTopic(ctx, t)
+					})
+				}
 			}
 		}
 		st.ErrorCode, st.ErrorMessage = h.refusal(d.err, false)

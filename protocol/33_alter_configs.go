@@ -58,14 +58,11 @@ func (h *handler) alter(ctx context.Context, r configResource, times int, a topi
 		if r.name == "" {
 			return refuse(kerr.InvalidRequest, "Default topic resources are not allowed.")
 		}
-		t, err := h.backend.Topic(ctx, r.name)
+		err := h.ofName(ctx, r.name, func(t *topic.Topic) error { return h.backend.AlterTopic(ctx, t, a) })
 		if refusedWith(err, kerr.UnknownTopicOrPartition) {
 			return refuse(kerr.UnknownTopicOrPartition, "The topic '%s' does not exist.", r.name)
 		}
-		if err != nil {
-			return err
-		}
-		return h.backend.AlterTopic(ctx, t, a)
+		return err
 	case kmsg.ConfigResourceTypeBroker:
 		if r.name == "" {
 			return h.backend.AlterBroker(ctx, "", a)

@@ -58,13 +58,6 @@ func (h *handler) growTopic(ctx context.Context, rt kmsg.CreatePartitionsRequest
 	if twice {
 		return refuse(kerr.InvalidRequest, "Duplicate topic name.")
 	}
-	t, err := h.backend.Topic(ctx, rt.Topic)
-	if refusedWith(err, kerr.InvalidTopicException) { // what is no name is no topic
-		return kerr.UnknownTopicOrPartition
-	}
-	if err != nil {
-		return err
-	}
 	g := topic.Growth{Partitions: rt.Count, ValidateOnly: validateOnly}
 	if rt.Assignment != nil {
 		g.Assignments = make([][]int32, len(rt.Assignment))
@@ -72,5 +65,9 @@ func (h *handler) growTopic(ctx context.Context, rt kmsg.CreatePartitionsRequest
 			g.Assignments[i] = a.Replicas
 		}
 	}
-	return h.backend.GrowTopic(ctx, t, g)
+	err := h.ofName(ctx, rt.Topic, func(t *topic.Topic) error { return h.backend.GrowTopic(ctx, t, g) })
+	if refusedWith(err, kerr.InvalidTopicException) { // what is no name is no topic
+		return kerr.UnknownTopicOrPartition
+	}
+	return err
 }

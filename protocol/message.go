@@ -87,6 +87,23 @@ func (h *handler) topicOf(ctx context.Context, name string, id types.TopicID, by
 	return h.backend.TopicByID(ctx, id)
 }
 
+// ofName carries out a change of the topic that has a name. If the one that we had in
+// memory turns out to be gone, it is the next one's of that name.
+func (h *handler) ofName(ctx context.Context, name string, change func(*topic.Topic) error) error {
+	t, err := h.backend.Topic(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err = change(t); !refusedWith(err, kerr.UnknownTopicOrPartition) {
+		return err
+	}
+	now, nerr := h.backend.Topic(ctx, name)
+	if nerr != nil || now.ID == t.ID {
+		return err
+	}
+	return change(now)
+}
+
 // upTo is a topic as it is known, or as the store has it now if one of the
 // partitions is beyond what is known: another gateway may have made it a moment
 // ago, and "there is no such partition" must not come from memory. If the store

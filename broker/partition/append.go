@@ -395,6 +395,7 @@ func (p *Partition) commit(g *group) {
 			p.fail(g, kerr.MessageTooLarge, "the store takes no message of this size")
 			return
 		case errors.Is(err, pubsub.ErrNotFound):
+			p.host.missing(p)
 			p.fail(g, fmt.Errorf("append to %s: the stream is missing: %v (%w)", p, err, pubsub.ErrUnavailable), "")
 			return
 		default:

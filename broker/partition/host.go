@@ -45,6 +45,9 @@ type Env struct {
 	Fresh func() bool
 	// Others are the other gateways; nil: there never is one.
 	Others Others
+	// Missing is told the topic of a partition whose stream or record the store
+	// denies; it must not block. nil: nobody is told.
+	Missing func(topic string)
 	// Subjects matches the subjects of all partitions, e.g. kafka.>; with it many
 	// partitions that are waited for are checked by one listing. "" asks for
 	// each.
@@ -64,6 +67,7 @@ type Host struct {
 	ahead   func() (time.Duration, bool)
 	// maintains is Env.Maintains, or nil.
 	maintains func() (term uint64, held bool)
+	gone      func(topic string) // Env.Missing, or nil
 	others    Others
 	fresh     func() bool
 	witness   witness
@@ -111,7 +115,7 @@ const (
 // NewHost makes a host. Nothing is sent until partitions are used.
 func NewHost(e Env) *Host {
 	h := &Host{
-		store: e.Store, records: e.Records, gateway: e.Gateway, clock: e.Clock, ahead: e.Ahead, maintains: e.Maintains, others: e.Others, fresh: e.Fresh, list: e.Subjects, log: e.Logger,
+		store: e.Store, records: e.Records, gateway: e.Gateway, clock: e.Clock, ahead: e.Ahead, maintains: e.Maintains, gone: e.Missing, others: e.Others, fresh: e.Fresh, list: e.Subjects, log: e.Logger,
 		writer:        strings.ToLower(rand.Text()[:10]),
 		partitions:    map[partitionKey]*Partition{},
 		byRecord:      map[string]*Partition{},
@@ -428,6 +432,13 @@ func (h *Host) appendID() string {
 // wrote reports whether this host made an append id.
 func (h *Host) wrote(id string) bool { return strings.HasPrefix(id, h.writer) }
 
+// missing says that the store knows nothing of a partition.
+func (h *Host) missing(p *Partition) {
+	if h.gone != nil {
+		h.gone(p.topic)
+	}
+}
+
 func (h *Host) warn(p *Partition, msg string, err error) {
 	h.log.LogAttrs(h.ctx, slog.LevelWarn, msg, slog.String(logging.Topic, p.topic), slog.Int(logging.Partition, int(p.n)), slog.Any(logging.Error, err))
 }
@@ -531,7 +542,7 @@ func (p *Partition) Status(ctx context.Context) (Status, error) {
 	err := p.sync(ctx)
 	b, berr := p.leaderBounds(ctx)
 	if berr != nil {
-		return Status{}, missingLog(berr)
+		return Status{}, p.missingLog(berr)
 	}
 	s := Status{
 		Messages: b.Messages, Bytes: b.Bytes, FirstSeq: uint64(b.First), LastSeq: uint64(b.Last),

@@ -192,7 +192,7 @@ func (p *Partition) placesOnce(ctx context.Context, k uint64, base types.Offset)
 		err = fmt.Errorf("message %d is not readable: %w", want, pubsub.ErrUnavailable)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read headers of %s from sequence %d: %w", p, from, missingLog(err))
+		return nil, fmt.Errorf("read headers of %s from sequence %d: %w", p, from, p.missingLog(err))
 	}
 	if end >= to {
 		p.host.memo.put(key, ps, len(ps)*placeSize+64)
@@ -212,7 +212,7 @@ func (p *Partition) chunk(ctx context.Context, c chunkRef) ([]interval, error) {
 		part, err = p.rebuildChunk(ctx, c)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: index part %d: %w", p, c.First, missingLog(err))
+		return nil, fmt.Errorf("%s: index part %d: %w", p, c.First, p.missingLog(err))
 	}
 	p.host.memo.put(key, part, len(part)*16+64)
 	return part, nil

@@ -62,7 +62,7 @@ func (p *Partition) openFrom(ctx context.Context, r *record, heard func()) (agai
 	b, err := p.leaderBounds(bound)
 	cancel()
 	if err != nil {
-		return false, missingLog(err)
+		return false, p.missingLog(err)
 	}
 	p.mu.Lock()
 	p.replicas = b.Replicas
@@ -175,7 +175,7 @@ func (p *Partition) openFrom(ctx context.Context, r *record, heard func()) (agai
 			return false, p.afterContradiction(err)
 		}
 		if err != nil {
-			return false, missingLog(err)
+			return false, p.missingLog(err)
 		}
 		if st.seq < b.Last {
 			return p.hole(ctx, st.seq+1, b)
@@ -207,9 +207,11 @@ func (p *Partition) afterContradiction(err error) error {
 }
 
 // missingLog turns "no such log" into a failure: the stream of an active topic
-// is not absent, it is damaged or its leader does not answer.
-func missingLog(err error) error {
+// is not absent, it is damaged or its leader does not answer. Or the topic is not
+// there any more, and we have not heard of it.
+func (p *Partition) missingLog(err error) error {
 	if errors.Is(err, pubsub.ErrNotFound) {
+		p.host.missing(p)
 		return fmt.Errorf("the stream is missing: %v (%w)", err, pubsub.ErrUnavailable)
 	}
 	return err
@@ -250,7 +252,7 @@ func (p *Partition) hole(ctx context.Context, seq pubsub.Seq, b pubsub.Bounds) (
 			return false, err
 		}
 		if b, err = p.leaderBounds(ctx); err != nil {
-			return false, missingLog(err)
+			return false, p.missingLog(err)
 		}
 		if b.Last < seq {
 			return false, p.behind(b, seq)

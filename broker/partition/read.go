@@ -238,7 +238,7 @@ func (p *Partition) readStore(ctx context.Context, seq pubsub.Seq, base types.Of
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("read %s at sequence %d: %w", p, seq, missingLog(err))
+		return fmt.Errorf("read %s at sequence %d: %w", p, seq, p.missingLog(err))
 	}
 	m, err := p.log.Get(ctx, seq)
 	switch {
@@ -315,7 +315,7 @@ func (p *Partition) collect(ctx context.Context, ms []pubsub.Message, base types
 func (p *Partition) confirm(ctx context.Context, seq pubsub.Seq, base types.Offset, cause error) error {
 	m, err := p.log.Get(ctx, seq)
 	if err != nil {
-		return fmt.Errorf("read %s at sequence %d: %w (%v)", p, seq, missingLog(err), cause)
+		return fmt.Errorf("read %s at sequence %d: %w (%v)", p, seq, p.missingLog(err), cause)
 	}
 	d, err := decodeLog(p.idTxt, &m)
 	if err == nil && !d.plain && d.base != base {
@@ -332,7 +332,7 @@ func (p *Partition) confirm(ctx context.Context, seq pubsub.Seq, base types.Offs
 func (p *Partition) unreadable(ctx context.Context, seq pubsub.Seq) error {
 	m, err := p.log.Get(ctx, seq)
 	if err != nil {
-		return fmt.Errorf("read %s at sequence %d: %w", p, seq, missingLog(err))
+		return fmt.Errorf("read %s at sequence %d: %w", p, seq, p.missingLog(err))
 	}
 	d, err := decodeHeader(p.idTxt, &m)
 	if err == nil && !d.plain && !d.lists(m.Data, nil) {

@@ -103,7 +103,9 @@ func (p *Partition) fetchRecord(ctx context.Context) (*record, pubsub.Rev, error
 	v, err := p.host.records.Get(ctx, p.key)
 	if err != nil {
 		if errors.Is(err, pubsub.ErrNotFound) {
-			// An active topic without its partition record is damaged, not empty.
+			// An active topic without its partition record is damaged, not empty; or
+			// it is not there any more.
+			p.host.missing(p)
 			err = fmt.Errorf("the partition record is missing (%w)", pubsub.ErrUnavailable)
 		}
 		return nil, 0, fmt.Errorf("partition %s: read record: %w", p, err)

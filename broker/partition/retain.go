@@ -220,7 +220,7 @@ func (p *Partition) retain(ctx context.Context, t tenure, l *limits, b pubsub.Bo
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	default:
-		return false, fmt.Errorf("retention of %s: %w", p, missingLog(own(err)))
+		return false, fmt.Errorf("retention of %s: %w", p, p.missingLog(own(err)))
 	}
 	if count > 0 && (c.start > start || c.seq > b.First) {
 		if err := p.claim(ctx, t); err != nil {

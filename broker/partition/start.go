@@ -244,7 +244,7 @@ func (p *Partition) forget(ctx context.Context, c cleared) error {
 	}
 	killpoint.At("logstart.stored")
 	if err := p.log.Trim(ctx, first); err != nil {
-		return fmt.Errorf("partition %s: %w", p, missingLog(err))
+		return fmt.Errorf("partition %s: %w", p, p.missingLog(err))
 	}
 	if whole {
 		p.mu.Lock()

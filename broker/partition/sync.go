@@ -31,7 +31,7 @@ func (p *Partition) bounds(ctx context.Context) (pubsub.Bounds, error) {
 	sent := p.host.clock()
 	b, err := p.leaderBounds(ctx)
 	if err != nil {
-		return b, missingLog(err)
+		return b, p.missingLog(err)
 	}
 	received := p.host.clock()
 	if b.Replicas > 1 && b.Leader != "" {
@@ -206,7 +206,7 @@ func (p *Partition) catchUp(ctx context.Context, to pubsub.Seq) error {
 			if errors.As(err, &c) || errors.Is(err, errUnknownFormat) {
 				return p.afterContradiction(err)
 			}
-			return missingLog(err)
+			return p.missingLog(err)
 		}
 		if tries > 10 {
 			return fmt.Errorf("%s: reading up to sequence %d makes no progress: %w", p, to, pubsub.ErrUnavailable)
@@ -240,7 +240,7 @@ func (p *Partition) fetchNews(ctx context.Context) error {
 	case errors.Is(err, pubsub.ErrNotFound):
 		return nil
 	case err != nil:
-		return missingLog(err)
+		return p.missingLog(err)
 	}
 	if _, err = p.take([]pubsub.Message{m}, true); err != nil {
 		return p.afterContradiction(err)

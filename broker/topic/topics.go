@@ -82,6 +82,10 @@ type Topics struct {
 	kick    chan struct{} // capacity 1: unfinished work of our own, sweep soon
 	sweeps  chan struct{} // capacity 1: held while sweeping
 	flights flights
+	doubts  chan string // names of topics to ask about, see Recheck
+	// confirmed is the life of this gateway in which all of memory was compared
+	// with the store, see confirm.
+	confirmed atomic.Pointer[string]
 
 	// applying serialises apply, so that listeners see changes in order. It is
 	// taken before mu.
@@ -124,6 +128,7 @@ func New(c Config, d Deps) *Topics {
 		ready:   make(chan struct{}),
 		kick:    make(chan struct{}, 1),
 		sweeps:  make(chan struct{}, 1),
+		doubts:  make(chan string, 64),
 		entries: map[string]*entry{},
 		byName:  map[string]*Topic{},
 		byID:    map[types.TopicID]*Topic{},
@@ -158,6 +163,7 @@ func (ts *Topics) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var janitor sync.WaitGroup
 	janitor.Go(func() { ts.tidy(ctx) })
+	janitor.Go(func() { ts.recheck(ctx) })
 	defer janitor.Wait()
 	defer cancel()
 	// Whichever of the two catches up last makes it ready.
@@ -165,6 +171,8 @@ func (ts *Topics) Run(ctx context.Context) error {
 	behind.Store(2)
 	synced := func() {
 		if behind.Add(-1) == 0 {
+			self := ts.deps.Incarnation()
+			ts.confirmed.Store(&self)
 			close(ts.ready)
 		}
 	}
@@ -256,6 +264,9 @@ func (e *entry) count() int {
 // store has confirmed after the call began; INVALID_TOPIC_EXCEPTION for what is
 // no name; LEADER_NOT_AVAILABLE while an absence is not proven yet.
 func (ts *Topics) Get(ctx context.Context, name string) (*Topic, error) {
+	if err := ts.confirm(ctx); err != nil {
+		return nil, err
+	}
 	if t := ts.cached(name); t != nil {
 		return t, nil
 	}
@@ -347,6 +358,9 @@ func (ts *Topics) GetByID(ctx context.Context, id types.TopicID) (*Topic, error)
 		ts.mu.RLock()
 		defer ts.mu.RUnlock()
 		return ts.byID[id], ts.gone[id]
+	}
+	if err := ts.confirm(ctx); err != nil {
+		return nil, err
 	}
 	t, gone := find()
 	switch {

@@ -272,6 +272,48 @@ func (deaf) Watch(ctx context.Context, o pubsub.WatchOptions, _ func(pubsub.Valu
 
 func noNews(_ *Config, d *Deps) { d.Table = deaf{d.Table} }
 
+// TestC10NewLife: a gateway that was found dead believes nothing of its memory before
+// it has compared it with the store; another sign is that the store denies what
+// belongs to a topic.
+func TestC10NewLife(t *testing.T) {
+	t.Parallel()
+	c := newCluster(memory.Config{})
+	var life atomic.Value
+	life.Store("b")
+	a, b := c.gateway(t, "a", memory.Faults{}, nil), c.gateway(t, "b", memory.Faults{}, func(c *Config, d *Deps) {
+		noNews(c, d)
+		d.Incarnation = func() string { return life.Load().(string) }
+	})
+	var old []*Topic
+	for i := range 4 {
+		name := fmt.Sprintf("t%d", i)
+		mustCreate(t, a, spec(name))
+		top, err := b.Get(t.Context(), name) // it has it in memory
+		if err != nil {
+			t.Fatal(err)
+		}
+		old = append(old, top)
+		if err := a.Delete(t.Context(), top); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := mustCreate(t, a, spec("t0"))
+	if got, err := b.Get(t.Context(), "t0"); err != nil || got.ID != old[0].ID {
+		t.Fatalf("it has heard: the test proves nothing (%v, %v)", got, err)
+	}
+	b.Recheck("t1")
+	eventually(t, "t1 is asked about", func() bool { return b.cached("t1") == nil })
+	life.Store("b, later")
+	if got, err := b.Get(t.Context(), "t0"); err != nil || got.ID != again.ID {
+		t.Errorf("Get: %v, %v", got, err)
+	}
+	_, err := b.Get(t.Context(), "t2")
+	wantCode(t, "Get what is gone", err, kerr.UnknownTopicOrPartition)
+	life.Store("b, still later")
+	_, err = b.GetByID(t.Context(), old[3].ID)
+	wantCode(t, "GetByID of what is gone", err, kerr.UnknownTopicID)
+}
+
 // TestCreateRace: of gateways that create one name at once, one succeeds; of
 // names that collide, one stays.
 func TestCreateRace(t *testing.T) {
