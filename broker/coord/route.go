@@ -69,14 +69,25 @@ func others(peers []cluster.Peer, self cluster.Identity) []cluster.Peer {
 // nobody serves the record, because its owner died or is about to let go, Route
 // waits for the next one, RouteWait at most.
 //
+// parks says that the request waits at the owner for what others do. One that
+// does not is given up when this gateway can no longer tell who owns what, which
+// may be long before it is known that no answer will come.
+//
 // It returns what local or remote did last; ErrStale if this gateway cannot tell
 // who owns what; ErrNotOwner also when Drain begins while remote waits.
-func (r *Runtime[S]) Route(ctx context.Context, key string, local func(context.Context) error, remote func(context.Context, cluster.Identity) error) error {
+func (r *Runtime[S]) Route(ctx context.Context, key string, parks bool, local func(context.Context) error, remote func(context.Context, cluster.Identity) error) error {
 	away := func(to cluster.Identity) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(r.leaving, cancel)()
-		return remote(ctx, to)
+		if !parks {
+			go r.whileFresh(ctx, cancel)
+		}
+		err := remote(ctx, to)
+		if err != nil && ctx.Err() != nil {
+			err = cluster.ErrNotDelivered // for all we can tell
+		}
+		return err
 	}
 	var failing time.Time // since when nobody has served it
 	pause := 20 * time.Millisecond
@@ -132,4 +143,19 @@ func (r *Runtime[S]) Route(ctx context.Context, key string, local func(context.C
 		}
 		pause = min(2*pause, 200*time.Millisecond)
 	}
+}
+
+// whileFresh calls end when this gateway can no longer tell who owns what, or
+// returns when ctx ends.
+func (r *Runtime[S]) whileFresh(ctx context.Context, end func()) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for r.c.Members.Fresh() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	end()
 }

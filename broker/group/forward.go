@@ -123,7 +123,7 @@ func forward[Q, A any](f *Forwarder, ctx context.Context, name string, m *method
 		return m.local(co, ctx, q)
 	}
 	var a A
-	err := co.rt.Route(ctx, key, func(ctx context.Context) error {
+	err := co.rt.Route(ctx, key, m.parks, func(ctx context.Context) error {
 		a = m.local(co, ctx, q)
 		return m.elsewhere(&a)
 	}, func(ctx context.Context, to cluster.Identity) (err error) {

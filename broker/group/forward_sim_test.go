@@ -62,7 +62,7 @@ func (s *sim) disturb() {
 	s.mu.Lock()
 	g := s.sites[i]
 	s.mu.Unlock()
-	switch s.intn(4) {
+	switch s.intn(5) {
 	case 0: // killed, restarted at once
 		g.kill()
 		s.settle(i)
@@ -74,7 +74,11 @@ func (s *sim) disturb() {
 		g.client.Disconnect()
 		time.Sleep(time.Duration(s.intn(8000)) * time.Millisecond)
 		g.client.Reconnect()
-	case 3: // drained, restarted
+	case 3: // cut off, and does not notice
+		g.client.Isolate()
+		time.Sleep(time.Duration(s.intn(8000)) * time.Millisecond)
+		g.client.Rejoin()
+	case 4: // drained, restarted
 		ctx, cancel := context.WithTimeout(s.t.Context(), 3*time.Second)
 		_ = g.Drain(ctx)
 		cancel()

@@ -199,6 +199,26 @@ func TestForwardDrainEndsWaiting(t *testing.T) {
 	})
 }
 
+// TestForwardIsolated: a gateway that is cut off and does not notice says soon
+// that it cannot tell, instead of waiting for an owner that does not hear it.
+func TestForwardIsolated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sites := beginAll(t, memory.NewServer(memory.Config{}), 2, newTestConfig())
+		m := stable(t, sites[0], "g")
+		owner, rest := holder(t, sites, "g")
+		rest[0].client.Isolate()
+		began := time.Now()
+		wantErr(t, "heartbeat", rest[0].Heartbeat(t.Context(), m), kerr.CoordinatorNotAvailable)
+		if d := time.Since(began); d > 3*time.Second {
+			t.Errorf("after %v", d)
+		}
+		wantErr(t, "heartbeat at the owner", owner.Heartbeat(t.Context(), m), nil)
+		rest[0].client.Rejoin()
+		time.Sleep(5 * time.Second)
+		wantErr(t, "heartbeat", rest[0].Heartbeat(t.Context(), m), nil)
+	})
+}
+
 // TestForwardLosses: requests and answers between gateways are lost; commits are
 // made again, and heartbeats answered.
 func TestForwardLosses(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 // other.
 type method[Q, A any] struct {
 	name  string
+	parks bool // it waits for other members
 	local func(*Coordinator, context.Context, Q) A
 	// errs are where an answer's errors are: its own, and those of its parts. n is
 	// how many an answer has that came without those of its parts, else −1.
@@ -44,6 +45,7 @@ type deleteOffsetsRequest struct {
 var (
 	joinMethod = &method[JoinRequest, JoinResponse]{
 		name:  "group.join",
+		parks: true,
 		local: func(co *Coordinator, ctx context.Context, q JoinRequest) JoinResponse { return co.Join(ctx, q) },
 		errs:  func(a *JoinResponse, _ int) []*error { return []*error{&a.Err} },
 		fail: func(q JoinRequest, err error) JoinResponse {
@@ -52,6 +54,7 @@ var (
 	}
 	syncMethod = &method[SyncRequest, SyncResponse]{
 		name:  "group.sync",
+		parks: true,
 		local: func(co *Coordinator, ctx context.Context, q SyncRequest) SyncResponse { return co.Sync(ctx, q) },
 		errs:  func(a *SyncResponse, _ int) []*error { return []*error{&a.Err} },
 		fail:  func(_ SyncRequest, err error) SyncResponse { return SyncResponse{Err: err} },
