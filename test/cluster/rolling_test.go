@@ -20,12 +20,12 @@ import (
 // release.
 const rollGateway = "gateway replaced"
 
-// TestRolling replaces three gateways one after the other by the next release, as
+// TestFault19Rolling replaces three gateways one after the other by the next release, as
 // a Deployment and a StatefulSet do, under producers, groups and admin calls: no
 // client sees an error that its library does not retry. The stored format is
 // raised when the last old gateway has gone, and locks the old release out. Then
 // one is killed.
-func TestRolling(t *testing.T) {
+func TestFault19Rolling(t *testing.T) {
 	for _, mode := range []string{shared, perGateway} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()

@@ -243,6 +243,13 @@ func (s *NATSServer) ready(pid int) error {
 	return nil
 }
 
+// Log is what the server has printed, of late if that is much.
+func (s *NATSServer) Log() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.String()
+}
+
 // Pid is the process id.
 func (s *NATSServer) Pid() int {
 	s.mu.Lock()
