@@ -561,7 +561,10 @@ func (p *Partition) conflict(ctx context.Context, g *group) error {
 		if err := p.fetchNews(ctx); err != nil {
 			return err
 		}
-		if s, ok := p.seq(); !ok || s >= g.meta.seq {
+		if s, ok := p.seq(); ok && s+1 >= g.meta.seq+smallGap {
+			// We have not followed the log, and may be far behind: not round by round.
+			return p.sync(ctx)
+		} else if !ok || s >= g.meta.seq {
 			return nil
 		}
 		if p.host.clock().Sub(g.began) > giveUp {

@@ -573,3 +573,42 @@ func FuzzHandOver(f *testing.F) {
 		_, _ = decodeHandAnswer(b, 3)
 	})
 }
+
+// A gateway that has heard nothing of the log for long does not learn of it 64
+// messages per lost round.
+func TestFarBehindAtAConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{})
+		var tries atomic.Int64
+		a := w.gateway(memory.Faults{Append: func(memory.Op) memory.WriteFault { tries.Add(1); return memory.WriteFault{} }})
+		a.mustProduce(batch(1))
+		b := w.gateway(memory.Faults{})
+		for range 1000 {
+			b.mustProduce(batch(1))
+		}
+		tries.Store(0)
+		if got := a.mustProduce(batch(1)); got != 1001 || tries.Load() > 2 {
+			t.Errorf("offset %d after %d attempts", got, tries.Load())
+		}
+	})
+}
+
+// One of three replicas is frozen and is asked all the same: the leader answers
+// instead, an append goes through and a reader gets on.
+func TestFrozenReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{MaxReplicas: 3})
+		b := w.gateway(memory.Faults{})
+		a := w.gateway(memory.Faults{Read: func(memory.Op) memory.ReadFault { return memory.ReadFault{Delay: time.Hour} }})
+		a.mustProduce(batch(1))
+		b.mustProduce(batch(1))
+		began := time.Now()
+		if got := a.mustProduce(batch(1)); got != 2 || time.Since(began) > 2*replicaTimeout {
+			t.Errorf("offset %d after %v", got, time.Since(began))
+		}
+		began = time.Now()
+		if bs := a.read(0); len(bs) == 0 || time.Since(began) > 2*replicaTimeout {
+			t.Errorf("%d batches after %v", len(bs), time.Since(began))
+		}
+	})
+}

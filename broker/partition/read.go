@@ -229,9 +229,13 @@ func (p *Partition) readStore(ctx context.Context, seq pubsub.Seq, base types.Of
 		if try > 0 && !sleep(ctx, time.Millisecond<<try) {
 			return ctx.Err()
 		}
-		ms, err = p.log.Read(ctx, seq, limit)
+		ms, err = p.readReplica(ctx, seq, limit)
 		if err == nil && len(ms) > 0 && ms[0].Seq == seq {
 			return p.collect(ctx, ms, base, c)
+		}
+		if errors.Is(err, errSilent) {
+			err = nil
+			break
 		}
 		if err != nil && ctx.Err() != nil {
 			break

@@ -21,6 +21,10 @@ const (
 	// smallGap is how many missing messages are read with their payload, which
 	// readers at the tail want next; longer gaps are read as headers.
 	smallGap = 64
+	// replicaTimeout is how long a read that any replica answers is waited for where
+	// there are several: one that is frozen may be asked for as long as the others
+	// have not noticed. The leader is next.
+	replicaTimeout = time.Second
 )
 
 // bounds asks the leader and watches that the log does not go back.
@@ -167,7 +171,7 @@ func (p *Partition) catchUp(ctx context.Context, to pubsub.Seq) error {
 			return nil
 		}
 		if to-s <= smallGap && tries == 0 {
-			if ms, err := p.log.Read(ctx, s+1, pubsub.Limit{MaxMessages: smallGap}); err == nil {
+			if ms, err := p.readReplica(ctx, s+1, pubsub.Limit{MaxMessages: smallGap}); err == nil {
 				_, _ = p.take(ms, false) // what is wrong shows again below
 			}
 			continue
@@ -228,7 +232,7 @@ func (p *Partition) fetchNews(ctx context.Context) error {
 	if !ok {
 		return p.ready(ctx)
 	}
-	ms, err := p.log.Read(ctx, s+1, pubsub.Limit{MaxMessages: smallGap})
+	ms, err := p.readReplica(ctx, s+1, pubsub.Limit{MaxMessages: smallGap})
 	if err == nil {
 		_, _ = p.take(ms, false)
 	}
@@ -246,4 +250,21 @@ func (p *Partition) fetchNews(ctx context.Context) error {
 		return p.afterContradiction(err)
 	}
 	return nil
+}
+
+// errSilent: a replica did not answer in time.
+var errSilent = errors.New("a replica does not answer")
+
+// readReplica is Log.Read with a bound of its own.
+func (p *Partition) readReplica(ctx context.Context, from pubsub.Seq, l pubsub.Limit) ([]pubsub.Message, error) {
+	if !p.replicated() {
+		return p.log.Read(ctx, from, l)
+	}
+	bound, cancel := context.WithTimeout(ctx, replicaTimeout)
+	defer cancel()
+	ms, err := p.log.Read(bound, from, l)
+	if err != nil && bound.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", errSilent, err)
+	}
+	return ms, err
 }

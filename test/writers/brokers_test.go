@@ -24,16 +24,28 @@ import (
 func newBrokers(t testing.TB, n int) []*broker.Broker {
 	t.Helper()
 	nats := testkit.StartNATS(t, testkit.NATSOptions{})
+	urls := make([]string, n)
+	for i := range urls {
+		urls[i] = nats.URL
+	}
+	return brokersAt(t, 1, urls...)
+}
+
+// brokersAt starts a gateway at each server.
+func brokersAt(t testing.TB, replicas int, urls ...string) []*broker.Broker {
+	t.Helper()
 	var bs []*broker.Broker
-	for range n {
-		store, err := jetstream.Connect(t.Context(), jetstream.Config{URL: nats.URL})
+	for _, url := range urls {
+		store, err := jetstream.Connect(t.Context(), jetstream.Config{URL: url})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(store.Close)
+		topicConfig := topic.Defaults()
+		topicConfig.Replicas = replicas
 		b := broker.New(broker.Config{
-			Prefix: "kafka", Replicas: 1, Host: "127.0.0.1", Port: 9092,
-			Cluster: cluster.Config{Prefix: "kafka"}, Topic: topic.Defaults(), Group: group.DefaultConfig(),
+			Prefix: "kafka", Replicas: replicas, Host: "127.0.0.1", Port: 9092,
+			Cluster: cluster.Config{Prefix: "kafka"}, Topic: topicConfig, Group: group.DefaultConfig(),
 		}, store, logging.Discard(), prometheus.NewRegistry())
 		t.Cleanup(func() { b.Close(context.Background()) })
 		if err := b.Start(t.Context()); err != nil {
@@ -47,7 +59,7 @@ func newBrokers(t testing.TB, n int) []*broker.Broker {
 // open makes a topic with one partition, and opens it on each.
 func open(t testing.TB, bs []*broker.Broker, name string) []*partition.Partition {
 	t.Helper()
-	if _, err := bs[0].CreateTopic(t.Context(), topic.Spec{Name: name, Partitions: 1, Replicas: 1}); err != nil {
+	if _, err := bs[0].CreateTopic(t.Context(), topic.Spec{Name: name, Partitions: 1, Replicas: -1}); err != nil {
 		t.Fatal(err)
 	}
 	var ps []*partition.Partition

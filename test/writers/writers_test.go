@@ -77,14 +77,15 @@ func TestFiveGatewaysOnePartition(t *testing.T) {
 
 // TestFourGatewaysManyPartitions: 16 partitions through one, two and four gateways.
 func TestFourGatewaysManyPartitions(t *testing.T) {
-	if !full {
-		t.Skip("figures only: make bench-gateways")
+	counts, depth := []int{4}, 5
+	if full {
+		counts, depth = []int{1, 2, 4}, 100
 	}
 	f := newFleet(t, 4)
-	for _, n := range []int{1, 2, 4} {
+	for _, n := range counts {
 		topic := fmt.Sprintf("many-%d", n)
 		f.create(t, topic, 16)
-		l := load{topic: topic, gateways: f.gateways[:n], partitions: 16, producers: 32, depth: 100, size: 1000, length: length()}
+		l := load{topic: topic, gateways: f.gateways[:n], partitions: 16, producers: 32, depth: depth, size: 1000, length: length()}
 		o := l.run(t, f)
 		t.Logf("%d gateways, 16 partitions: %v; %.2f of %d cores", n, o, (o.gateways+o.nats+o.clients).Seconds()/o.took.Seconds(), runtime.NumCPU())
 		l.check(t, o, f.gateways[0])
