@@ -314,7 +314,7 @@ func TestRouteStandsStill(t *testing.T) {
 		h.members.set(func() { h.members.peers = []cluster.Peer{{Identity: other, State: cluster.Alive}} })
 		calls := 0
 		route := func() error {
-			return h.Route(t.Context(), "k", func(context.Context) error { return ErrNotOwner }, func(context.Context, cluster.Identity) error {
+			return h.Route(t.Context(), "k", false, func(context.Context) error { return ErrNotOwner }, func(context.Context, cluster.Identity) error {
 				calls++
 				return cluster.ErrNotDelivered
 			})
