@@ -182,7 +182,7 @@ func bounds(si streamInfo) pubsub.Bounds {
 			switch {
 			case r.Offline:
 				b.Offline++
-			case r.Active <= silentFor && (r.Current || r.Lag <= inFlight):
+			case r.Active > 0 && r.Active <= silentFor && (r.Current || r.Lag <= inFlight):
 				b.InSync++
 			}
 		}
@@ -192,7 +192,9 @@ func bounds(si streamInfo) pubsub.Bounds {
 
 // A replica is in sync while it is heard of and has all but what is on its way.
 // The leader's own word is coarser: under load it calls one that confirms last not
-// current, and one that was just frozen current for ten seconds.
+// current, one that was just frozen current for ten seconds, and one that was killed
+// before the leader was elected current for ever where nothing is written: it was
+// never heard of (0).
 const (
 	silentFor = 5 * time.Second // heartbeats are a second apart
 	inFlight  = 256
