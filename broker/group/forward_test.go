@@ -255,6 +255,30 @@ func TestForwardLosses(t *testing.T) {
 	})
 }
 
+// TestForwardAfterFreeze: what a gateway that was frozen finds in its sockets is
+// old. Passed on, a commit that its client has repeated elsewhere would take back
+// the later ones.
+func TestForwardAfterFreeze(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sites := beginAll(t, memory.NewServer(memory.Config{}), 2, newTestConfig())
+		m := stable(t, sites[0], "g")
+		owner, rest := holder(t, sites, "g")
+		id := types.NewTopicID()
+		mustCommit(t, rest[0], commitOf(m, "foo", id, 5))
+		rest[0].client.Freeze()
+		time.Sleep(1900 * time.Millisecond) // not dead yet
+		mustCommit(t, owner, commitOf(m, "foo", id, 9))
+		rest[0].client.Thaw()
+		if r := rest[0].Commit(t.Context(), commitOf(m, "foo", id, 6)); !errors.Is(r.Err, kerr.CoordinatorNotAvailable) {
+			t.Errorf("a commit of before the freeze: %+v", r)
+		}
+		wantOffset(t, owner, "g", "foo", id, 9)
+		time.Sleep(time.Second)
+		mustCommit(t, rest[0], commitOf(m, "foo", id, 10))
+		wantOffset(t, owner, "g", "foo", id, 10)
+	})
+}
+
 // TestForwardOwnerFails: a failure of the owner's store is a code where it
 // happened; here it is a refusal like any other.
 func TestForwardOwnerFails(t *testing.T) {
