@@ -267,12 +267,13 @@ func (s *run) asker(r *rand.Rand) {
 // committed asks for what a group has committed, and records the answer.
 func (c *consumer) committed(to target) (int64, error) {
 	span := c.s.rec.Begin()
+	name := c.group
 	o, _, err := coordinate(c, 5*time.Second, func(ctx context.Context, g *group.Forwarder, b *broker.Broker) (int64, error) {
 		t, err := b.TopicByID(ctx, to.id)
 		if err != nil {
 			return 0, err
 		}
-		f := g.Fetch(ctx, group.FetchRequest{Group: c.group, Partitions: []group.FetchPartition{{
+		f := g.Fetch(ctx, group.FetchRequest{Group: name, Partitions: []group.FetchPartition{{
 			TopicPartition: types.TopicPartition{Topic: t.Name, Partition: to.partition}, TopicID: t.ID}}})
 		if f.Err != nil {
 			return 0, f.Err

@@ -75,7 +75,8 @@ func (c *consumer) membership() group.Membership {
 	return group.Membership{Group: c.group, Member: c.member, Instance: c.instance, Generation: c.generation}
 }
 
-// coordinate asks a gateway something of the group: the one that has answered last,
+// coordinate asks a gateway something of the group (fn may run when the caller has
+// given up long ago, so what it sends is made before): the one that has answered last,
 // and another one if it does not answer well, at once while it is not the
 // coordinator. It gives up after a while, or when the run is over.
 func coordinate[T any](c *consumer, timeout time.Duration, fn func(ctx context.Context, g *group.Forwarder, b *broker.Broker) (T, error)) (v T, p *process, err error) {
@@ -271,8 +272,9 @@ func (c *consumer) consume(a assignment) {
 			}
 		}
 		if since := time.Since(beat); since > time.Second {
+			m := c.membership()
 			_, p, err := coordinate(c, 3*time.Second, func(ctx context.Context, g *group.Forwarder, _ *broker.Broker) (bool, error) {
-				return true, g.Heartbeat(ctx, c.membership())
+				return true, g.Heartbeat(ctx, m)
 			})
 			if err == nil {
 				if beat = time.Now(); p != c.joined {
@@ -370,12 +372,12 @@ func (c *consumer) read(x *reading) (there bool) {
 	s, log := c.s, x.target().log()
 	size, wait := 1+c.r.IntN(8000), []time.Duration{0, 0, sim.Millis(c.r, 500)}[c.r.IntN(3)]
 	span := s.rec.Begin()
+	q := partition.ReadRequest{Offset: types.Offset(x.next), MaxBytes: size, Whole: true}
 	got, err := ask(c.r, s.any(c.r), sim.Millis(c.r, 5000)+wait, false, func(ctx context.Context, b *broker.Broker) (partition.ReadResult, error) {
 		p, err := open(ctx, b, x.target())
 		if err != nil {
 			return partition.ReadResult{}, err
 		}
-		q := partition.ReadRequest{Offset: types.Offset(x.next), MaxBytes: size, Whole: true}
 		if wait == 0 {
 			return p.Read(ctx, q)
 		}
@@ -449,13 +451,13 @@ func longPoll(ctx context.Context, p *partition.Partition, q partition.ReadReque
 func (c *consumer) commit(x *reading) (again bool) {
 	s := c.s
 	k := history.Commit{Span: s.rec.Begin(), Group: c.group, Generation: c.generation, Member: c.who(), Log: x.target().log(), Offset: x.next, Outcome: history.OK}
+	req := group.CommitRequest{Membership: c.membership(), Partitions: []group.CommitPartition{{
+		TopicPartition: types.TopicPartition{Topic: x.Name, Partition: x.Partition}, TopicID: x.ID, Offset: types.Offset(x.next), LeaderEpoch: -1}}}
 	_, p, err := coordinate(c, 5*time.Second, func(ctx context.Context, g *group.Forwarder, b *broker.Broker) (bool, error) {
-		t, err := b.TopicByID(ctx, x.ID)
-		if err != nil {
+		if _, err := b.TopicByID(ctx, x.ID); err != nil {
 			return false, err
 		}
-		res := g.Commit(ctx, group.CommitRequest{Membership: c.membership(), Partitions: []group.CommitPartition{{
-			TopicPartition: types.TopicPartition{Topic: t.Name, Partition: x.Partition}, TopicID: t.ID, Offset: types.Offset(x.next), LeaderEpoch: -1}}})
+		res := g.Commit(ctx, req)
 		if res.Err != nil {
 			return false, res.Err
 		}
@@ -488,8 +490,9 @@ func (c *consumer) commit(x *reading) (again bool) {
 
 // leave says goodbye.
 func (c *consumer) leave() {
+	who := []group.LeaveMember{{Member: c.member, Instance: c.instance}}
 	_, _, err := coordinate(c, 3*time.Second, func(ctx context.Context, g *group.Forwarder, _ *broker.Broker) (bool, error) {
-		l := g.Leave(ctx, c.group, []group.LeaveMember{{Member: c.member, Instance: c.instance}})
+		l := g.Leave(ctx, c.group, who)
 		if l.Err == nil {
 			l.Err = l.Members[0].Err
 		}
