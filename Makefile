@@ -131,6 +131,7 @@ nightly: setup ## what is too long for CI: records anew, every client on every k
 	STREAM_SUITES=whole $(MAKE) e2e-suites
 	$(MAKE) fuzz FUZZTIME=10m
 	$(MAKE) sim-nightly
+	SIM_LIFE=full $(REPORT) life -count=1 -timeout 15m ./broker
 
 docs-clients: setup ## docs/clients.md, from a run of all clients
 	STREAM_E2E_BROKERS=embedded STREAM_E2E_WRITE=true $(REPORT) -dir test/e2e -progress 4 clients -count=1 -timeout 15m ./clients
