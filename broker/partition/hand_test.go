@@ -1,17 +1,21 @@
 package partition
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/hanzoai/stream/pubsub"
@@ -611,4 +615,54 @@ func TestFrozenReplica(t *testing.T) {
 			t.Errorf("%d batches after %v", len(bs), time.Since(began))
 		}
 	})
+}
+
+// Handing over does not help against a plain publisher, who expects nothing and
+// so always wins: rounds are lost, counted and told of, and nothing is handed
+// over.
+func TestPlainPublisherWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{})
+		team := &team{w: w}
+		team.join(memory.Faults{})
+		var log bytes.Buffer
+		published := 0
+		var a *gateway
+		a = team.join(memory.Faults{Append: func(op memory.Op) memory.WriteFault {
+			if published < 10 { // between the decision and the append
+				published++
+				if _, err := w.server.Publish(testSubject, nil, []byte("x")); err != nil {
+					t.Error(err)
+				}
+			}
+			return memory.WriteFault{}
+		}})
+		a.host.log = slog.New(slog.NewTextHandler(&log, nil))
+		if got := a.mustProduce(batch(1)); got != 10 {
+			t.Errorf("offset %d", got)
+		}
+		if n := count(t, a.host.metrics.lost.WithLabelValues("publisher")); n != 10 {
+			t.Errorf("%v rounds lost to a publisher", n)
+		}
+		if n := count(t, a.host.metrics.plain); n != 10 {
+			t.Errorf("%v plain messages", n)
+		}
+		if n := count(t, a.host.metrics.lost.WithLabelValues("gateway")); n != 0 || a.wrote() != 1 {
+			t.Errorf("%v rounds lost to a gateway, %d appended here", n, a.wrote())
+		}
+		if !strings.Contains(log.String(), "plain NATS publisher") {
+			t.Errorf("no warning: %s", log.String())
+		}
+	})
+}
+
+func count(t *testing.T, c prometheus.Counter) float64 {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	r.MustRegister(c)
+	all, err := r.Gather()
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	return all[0].Metric[0].GetCounter().GetValue()
 }
