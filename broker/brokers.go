@@ -3,10 +3,10 @@ package broker
 import (
 	"maps"
 	"strconv"
+	"time"
 
 	"github.com/hanzoai/stream/broker/cluster"
 	"github.com/hanzoai/stream/broker/topic"
-	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/types"
 )
 
@@ -39,6 +39,7 @@ func (b *Broker) Brokers() Brokers {
 	if !b.perGateway() {
 		return Brokers{Nodes: []Node{{SharedNode, b.cfg.Host, b.cfg.Port, b.cfg.Rack}}, Self: SharedNode}
 	}
+	b.cluster.Probe(100 * time.Millisecond)
 	v := Brokers{Self: b.cluster.Self().Node, peers: cluster.Fit(b.cluster.Peers())}
 	for _, p := range v.peers {
 		v.Nodes = append(v.Nodes, Node{ID: p.Node, Host: p.Host, Port: p.Port})
@@ -105,17 +106,10 @@ func (b *Broker) Coordinator(name string) int32 {
 	if !b.cluster.Fresh() {
 		return -1
 	}
-	peers := cluster.Fit(b.cluster.Peers())
-	if owner, ok := b.groups.Owner(name); ok {
-		for _, p := range peers {
-			if p.Identity == owner {
-				return p.Node
-			}
-		}
-	}
-	// Its owner is about to go, or gone: who should have it next.
-	if p, ok := cluster.Choose(peers, pubsub.Token(name)); ok {
-		return p.Node
+	// Clients ask when they have lost the one they knew.
+	b.cluster.Probe(0)
+	if id, ok := b.groups.Seat(name); ok {
+		return id.Node
 	}
 	return -1
 }

@@ -43,6 +43,8 @@ type Cluster struct {
 	settled  time.Time            // sending time of the last own renewal that the watch delivered
 	inFlight map[pubsub.Rev]time.Time
 	asking   map[int32]bool // peers that are being asked whether they live
+	probed   *probe         // the last round that began
+	probing  *probe         // the next one; nil: nobody waits for it
 	draining bool
 	drained  chan struct{} // closed when peers were told that we drain
 	ahead    time.Duration // of our wall clock before the store's, for certain

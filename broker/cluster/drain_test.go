@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,8 +79,8 @@ func TestDoubt(t *testing.T) {
 			if d := time.Since(began); d > limit {
 				t.Errorf("%s: in the hints for %v", what, d)
 			}
-			if b.MayAdopt(g.Self()) {
-				t.Errorf("%s: what it owns was free at once", what)
+			if time.Since(began) < 1400*time.Millisecond && b.MayAdopt(g.Self()) {
+				t.Errorf("%s: what it owns was free before its time-to-live", what)
 			}
 		}
 		time.Sleep(10 * time.Second)
@@ -95,5 +96,50 @@ func TestDoubt(t *testing.T) {
 		}
 		a.stop()
 		gone("killed", a, 1250*time.Millisecond)
+	})
+}
+
+// Who asks is told of a kill at once, and peers are not asked all the time.
+func TestProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := memory.NewServer(memory.Config{})
+		a, b, c := start(t, srv, Config{}), start(t, srv, Config{}), start(t, srv, Config{})
+		time.Sleep(10*time.Second + 100*time.Millisecond) // between renewals
+		a.Probe(0)
+		if got := fitNodes(a.Cluster); len(got) != 3 {
+			t.Fatalf("all live: %v", got)
+		}
+		c.stop()
+		changed := a.Changed()
+		a.Probe(time.Second) // the last round is young enough
+		if got := fitNodes(a.Cluster); len(got) != 3 {
+			t.Errorf("asked again: %v", got)
+		}
+		var all sync.WaitGroup
+		for range 20 { // they share rounds, and none of before
+			all.Go(func() { a.Probe(0) })
+		}
+		all.Wait()
+		if got := fitNodes(a.Cluster); len(got) != 2 || got[1] != b.Self().Node {
+			t.Errorf("killed: %v", got)
+		}
+		select {
+		case <-changed:
+		default:
+			t.Error("nobody was told")
+		}
+		if a.MayAdopt(c.Self()) {
+			t.Error("what it owned was free at once")
+		}
+		b.store.Freeze()
+		began := time.Now()
+		a.Probe(0)
+		if d := time.Since(began); d > probeWait {
+			t.Errorf("waited %v for a frozen one", d)
+		}
+		if got := fitNodes(a.Cluster); len(got) != 2 {
+			t.Errorf("frozen: %v", got) // silence says nothing yet
+		}
+		b.store.Thaw()
 	})
 }

@@ -110,6 +110,12 @@ func (co *Coordinator) Owner(name string) (id cluster.Identity, ok bool) {
 	return co.rt.Owner(pubsub.Token(name))
 }
 
+// Seat names the gateway that clients should be told of as a group's coordinator
+// where requests do not travel.
+func (co *Coordinator) Seat(name string) (id cluster.Identity, ok bool) {
+	return co.rt.Seat(pubsub.Token(name))
+}
+
 // Ready is closed when all groups are known to List.
 func (co *Coordinator) Ready() <-chan struct{} { return co.rt.Ready() }
 

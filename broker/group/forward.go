@@ -116,13 +116,17 @@ func (f *Forwarder) forwards() bool { return f.c.Forward && f.d.Calls != nil }
 // forward runs a request about a group where the group is owned.
 func forward[Q, A any](f *Forwarder, ctx context.Context, name string, m *method[Q, A], q Q) A {
 	co, key := f.Coordinator, pubsub.Token(name)
-	if !f.forwards() {
-		if to, ok := co.rt.Owner(key); ok && to != co.d.Members.Self() && !co.rt.Holds(key) {
-			return m.fail(q, kerr.NotCoordinator)
-		}
-		return m.local(co, ctx, q)
-	}
 	var a A
+	if !f.forwards() {
+		err := co.rt.Await(ctx, key, func(ctx context.Context) error {
+			a = m.local(co, ctx, q)
+			return m.elsewhere(&a)
+		})
+		if err != nil {
+			return m.fail(q, refusal(err))
+		}
+		return a
+	}
 	err := co.rt.Route(ctx, key, m.parks, func(ctx context.Context) error {
 		a = m.local(co, ctx, q)
 		return m.elsewhere(&a)

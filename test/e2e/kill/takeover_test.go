@@ -29,11 +29,12 @@ import (
 // TestGatewayKilled has three gateways, behind one address or each with its own,
 // and groups of franz-go (20 members, every other one static), Java and librdkafka
 // on them. Each gateway is killed in turn, so the owner of every group is among
-// them. Nobody is told of a rebalance, no record comes twice or is missing, and
-// commits go on in less than the four seconds that a takeover may cost.
+// them, and then each is stopped in order. Nobody is told of a rebalance, no record
+// comes twice or is missing, and commits go on in less than the four seconds that a
+// takeover may cost.
 func TestGatewayKilled(t *testing.T) {
-	t.Run("shared", func(t *testing.T) { gatewayKilled(t, true) })
-	t.Run("per-gateway", func(t *testing.T) { gatewayKilled(t, false) })
+	t.Run("C-38 shared", func(t *testing.T) { gatewayKilled(t, true) })
+	t.Run("C-38 per-gateway", func(t *testing.T) { gatewayKilled(t, false) })
 }
 
 func gatewayKilled(t *testing.T, shared bool) {
@@ -162,6 +163,26 @@ func gatewayKilled(t *testing.T, shared bool) {
 			t.Errorf("rebalances after a kill:\n%sbefore:\n%s", after, before)
 		}
 		g.Restart(t)
+	}
+	for i, g := range gateways {
+		before := begun(i)
+		for _, c := range crowds {
+			c.reset()
+		}
+		g.Stop(t)
+		g.Restart(t)
+		line := fmt.Sprintf("gateway %d stopped and started:", i+1)
+		for _, c := range crowds {
+			read, commit := c.stalls()
+			line += fmt.Sprintf(" %s reads %v", c.name, read.Round(time.Millisecond))
+			if commit > 0 {
+				line += fmt.Sprintf(" commits %v", commit.Round(time.Millisecond))
+			}
+		}
+		t.Log(line)
+		if after := begun(i); after != before {
+			t.Errorf("rebalances after a stop:\n%sbefore:\n%s", after, before)
+		}
 	}
 	close(stop)
 	<-done
