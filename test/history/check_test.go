@@ -174,6 +174,10 @@ func TestBadHistories(t *testing.T) {
 			Commits: []Commit{{Span: at(1, 3), Group: "g", Generation: 1, Log: l0, Offset: 5, Outcome: Unknown},
 				committed(10, 11, 2, 7)},
 			Committed: []Committed{fetched(20, 21, 5)}}, []Rule{CommitBack, OffsetSteps}},
+		"a late commit of a member that had gone on": {History{
+			Commits: []Commit{{Span: at(1, 3), Group: "g", Generation: 1, Member: "m", Log: l0, Offset: 5, Outcome: Unknown},
+				committed(10, 11, 1, 7)},
+			Committed: []Committed{fetched(20, 21, 5)}}, []Rule{CommitBack, OffsetSteps}},
 		"a commit not seen for a while": {History{
 			Commits:   []Commit{committed(1, 2, 1, 5), committed(10, 11, 1, 7)},
 			Committed: []Committed{fetched(20, 21, 7), fetched(30, 31, 5), fetched(40, 41, 7)}}, []Rule{CommitBack, OffsetSteps}},

@@ -46,15 +46,17 @@ func (c *checker) offsets() []*offsetFacts {
 }
 
 // latest is until when a commit may have taken effect. One whose outcome is
-// unknown may be late, but not so late that its generation was over: before
-// anyone commits in a later one. Of a zombie that is before its call.
+// unknown may be late, but not so late that its generation was over, before anyone
+// commits in a later one, or that its member had gone on to the next. Of a zombie
+// that is before its call.
 func (f *offsetFacts) latest(x *Commit) int64 {
 	if x.Outcome == OK {
 		return x.Return
 	}
 	last := int64(never)
 	for _, o := range f.commits {
-		if x.Generation >= 0 && o.Generation > x.Generation {
+		next := o.Generation > x.Generation || o.Generation == x.Generation && o.Member == x.Member && x.before(o.Span)
+		if x.Generation >= 0 && next {
 			last = min(last, o.Call-1)
 		}
 	}
