@@ -248,7 +248,7 @@ func TestFault09Minority(t *testing.T) {
 				s.Pause()
 			}
 		}
-		rest(t, 3*time.Second)
+		rest(t, 5*time.Second) // what was acknowledged before has come through
 		l.mu.Lock()
 		sent := l.sent
 		l.mu.Unlock()
