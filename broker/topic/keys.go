@@ -130,7 +130,7 @@ var keys = []key{
 	{minCompactionLag, typeLong, "0", number(typeLong, 0, math.MaxInt64), meaningless, from("log.cleaner.min.compaction.lag.ms"),
 		"Time for which a record stays uncompacted, at least. Nothing is compacted until the cleaner exists."},
 	{minInsync, typeInt, "1", number(typeInt, 1, math.MaxInt32), obeyed, from("min.insync.replicas"),
-		"Replicas that must have a record before acks=all is answered. The store answers once a majority has it, whatever acks says: more than that majority is refused, more than there are replicas means all of them."},
+		"Replicas that must have a record before acks=all is answered. While fewer replicas of the stream are in sync they are refused with NOT_ENOUGH_REPLICAS. The store answers once a majority has it, whatever acks says: more than that majority is refused as a value, more than there are replicas means all of them."},
 	{"preallocate", typeBoolean, "false", boolean, meaningless, from("log.preallocate"),
 		"Whether a new file is allocated at once." + noMeaning},
 	{"remote.log.copy.disable", typeBoolean, "false", boolean, meaningless, nil,

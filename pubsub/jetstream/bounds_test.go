@@ -2,7 +2,11 @@ package jetstream
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
+	"time"
+
+	"github.com/hanzoai/stream/test/testkit"
 )
 
 // TestBoundsInSync: whom a stream's leader is believed to have in sync.
@@ -31,4 +35,21 @@ func TestBoundsInSync(t *testing.T) {
 	if b := bounds(streamInfo{Config: streamConfig{Replicas: 1}}); b.InSync != 1 || b.Replicas != 1 {
 		t.Errorf("a single server: %+v", b)
 	}
+}
+
+// TestMaxReplicasByOneURL: of a cluster of three of which one address is given,
+// three replicas can be had.
+func TestMaxReplicasByOneURL(t *testing.T) {
+	servers := testkit.StartNATSCluster(t, 3, testkit.NATSOptions{})
+	testkit.Poll(t, time.Minute, "a cluster of three", func() error {
+		st, err := Connect(t.Context(), Config{URL: servers[0].URL})
+		if err != nil {
+			return err
+		}
+		defer st.Close()
+		if n := st.Info().MaxReplicas; n != 3 {
+			return fmt.Errorf("%d replicas", n)
+		}
+		return nil
+	})
 }

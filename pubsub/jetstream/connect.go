@@ -150,8 +150,10 @@ func (st *Store) connect(ctx context.Context) error {
 		// does not advertise itself cannot be counted: then the server decides.
 		st.info.MaxReplicas = 5
 		n := st.cfg.Servers
-		if n == 0 {
-			n = len(nc.DiscoveredServers())
+		if n == 0 && len(nc.DiscoveredServers()) > 0 {
+			// Those that we were told of are not among the discovered ones. One
+			// under two names counts twice: then the server decides as well.
+			n = len(nc.Servers())
 		}
 		if n > 1 {
 			st.info.MaxReplicas = min(5, n)
