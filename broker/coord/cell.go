@@ -233,6 +233,10 @@ func (c *cell[S]) turn(batch []*event[S]) {
 	if c.has && c.exists && c.env.Owner.Identity() != c.r.c.Members.Self() {
 		// This gateway was found dead and came back: nothing it remembers counts.
 		c.drop(ErrNotOwner)
+		if !wanted {
+			answer(ErrNotOwner)
+			return
+		}
 	}
 	if !c.has {
 		if c.r.drained() {

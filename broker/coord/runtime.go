@@ -125,8 +125,15 @@ func (r *Runtime[S]) tend(ctx context.Context, watch <-chan error) error {
 	timer := time.NewTimer(patrol)
 	defer timer.Stop()
 	ready, look := r.ready, false
+	self := r.c.Members.Self()
 	for {
 		changed := r.c.Members.Changed()
+		if now := r.c.Members.Self(); now != self {
+			self = now
+			for _, c := range r.held() { // of the life before: let them see it
+				c.enqueue(&event[S]{tick: true})
+			}
+		}
 		stalled := r.resume()
 		if look && ready == nil {
 			r.adopt()

@@ -212,6 +212,7 @@ func TestC37TwoCoordinators(t *testing.T) {
 		if cut.cluster.Self() == was {
 			t.Error("found dead, and the same life goes on")
 		}
+		holder(t, rest, "g") // what the life before held is let go of unasked
 
 		frozen, others := holder(t, rest, "g")
 		frozen.client.Freeze()
