@@ -86,3 +86,13 @@ func TestClusterConfig(t *testing.T) {
 		t.Errorf("an empty secret: %v", err)
 	}
 }
+
+// TestClusterOfTwo: it is refused with the code of a wrong configuration, and why.
+func TestClusterOfTwo(t *testing.T) {
+	t.Parallel()
+	code, _, stderr := stream(t, nil, "--port", "0", "--admin-port", "0", "--data-dir", t.TempDir(),
+		"--cluster-listen", "127.0.0.1:6222", "--cluster-peers", "127.0.0.1:6222,127.0.0.1:6223")
+	if code != exitUsage || !strings.Contains(stderr, "a cluster of 2 cannot lose a node, because no majority is left") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}

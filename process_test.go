@@ -178,6 +178,20 @@ func TestProcessKeepsWhatWasStored(t *testing.T) {
 		t.Errorf("metrics: %d %s", code, text)
 	}
 
+	// Told by the gateway that maintains, which this one soon is.
+	eventually(t, "metrics of copies", func() bool {
+		_, text := get(t, p.http+"/metrics")
+		for _, line := range []string{
+			`kafka_topic_partition_replicas{partition="1",topic="orders.eu"} 1`, `kafka_topic_partition_in_sync_replica{partition="1",topic="orders.eu"} 1`,
+			`kafka_topic_partition_under_replicated_partition{partition="1",topic="orders.eu"} 0`, "stream_under_replicated_partitions 0",
+		} {
+			if !strings.Contains(text, line+"\n") {
+				return false
+			}
+		}
+		return true
+	})
+
 	// The folder is taken as long as the process lives.
 	code, _, stderr := stream(t, nil, "--port", "0", "--admin-port", "0", "--data-dir", dir)
 	if code != 1 || !strings.Contains(stderr, "in use by another process") {
