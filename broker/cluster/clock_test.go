@@ -106,7 +106,7 @@ func TestClocksThatLie(t *testing.T) {
 					}
 					never2 := func(d time.Duration) {
 						t.Helper()
-						for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+						for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(25 * time.Millisecond) {
 							if a.holds() && b.holds() {
 								t.Fatalf("%s: two hold the lease", what)
 							}
@@ -139,7 +139,7 @@ func TestClocksThatLie(t *testing.T) {
 						if time.Since(froze) > 10*time.Second {
 							t.Fatalf("%s: not taken over", what)
 						}
-						never2(20 * time.Millisecond)
+						never2(25 * time.Millisecond)
 					}
 					if d := time.Since(froze); d < 1500*time.Millisecond {
 						t.Errorf("%s: taken over after %v", what, d)
