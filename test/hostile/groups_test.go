@@ -53,6 +53,7 @@ func TestRow23GroupNames(t *testing.T) {
 	for _, n := range []string{"c", "b.c", "a.b.c"} {
 		c.create(t, n, 1)
 	}
+	r.goroutines += 3 * 3 // of the topics
 	r.under(t, func() {
 		pairs := [][2]string{{"a.b", "c"}, {"a", "b.c"}, {"", "a.b.c"}, {"a", "c"}, {"a.b", "b.c"}}
 		for i, p := range pairs {
