@@ -39,13 +39,20 @@ func (k *killed) begin(producers int) (ids []int64) {
 	return ids
 }
 
-// notStored: nothing is stored; the retry succeeds through any gateway.
-func notStored(k *killed) {
-	id := k.begin(1)[0]
-	next := batch{producer: id, first: 1, values: []string{"a", "b"}}
+// diesWith has the gateway die over a batch of two that follows the producer's
+// first record, and returns the batch, to be sent again.
+func (k *killed) diesWith() batch {
+	k.Helper()
+	next := batch{producer: k.begin(1)[0], first: 1, values: []string{"a", "b"}}
 	k.arm()
 	lost(k.a, next.request("kill", 0))
 	k.died()
+	return next
+}
+
+// notStored: nothing is stored; the retry succeeds through any gateway.
+func notStored(k *killed) {
+	next := k.diesWith()
 	if end := k.b.offset("kill", 0, latest); end != 1 {
 		k.Errorf("the log ends at %d after a batch that was not sent", end)
 	}
@@ -58,11 +65,7 @@ func notStored(k *killed) {
 // perhapsStored: stored or not, never half; an idempotent retry gets the original
 // offset, a plain retry at most a duplicate.
 func perhapsStored(k *killed) {
-	id := k.begin(1)[0]
-	next := batch{producer: id, first: 1, values: []string{"a", "b"}}
-	k.arm()
-	lost(k.a, next.request("kill", 0))
-	k.died()
+	next := k.diesWith()
 	end := k.b.offset("kill", 0, latest)
 	if end != 1 && end != 3 {
 		k.Errorf("half a batch is stored: the log ends at %d", end)
@@ -92,11 +95,7 @@ func perhapsStored(k *killed) {
 // storedOnce: it is stored once; the retry is answered with the original offset
 // and time.
 func storedOnce(k *killed) {
-	id := k.begin(1)[0]
-	next := batch{producer: id, first: 1, values: []string{"a", "b"}}
-	k.arm()
-	lost(k.a, next.request("kill", 0))
-	k.died()
+	next := k.diesWith()
 	if end := k.b.offset("kill", 0, latest); end != 3 {
 		k.Errorf("the log ends at %d, want 3", end)
 	}

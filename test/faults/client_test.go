@@ -104,12 +104,23 @@ func must[R kmsg.Response](t *testing.T, c *client, req kmsg.Request, version in
 
 func createTopic(t *testing.T, addr, name string, partitions int32) {
 	t.Helper()
+	createWith(t, addr, name, partitions, nil)
+}
+
+// createWith makes a topic with configs.
+func createWith(t *testing.T, addr, name string, partitions int32, configs map[string]string) {
+	t.Helper()
 	c := &client{addr: addr}
 	defer c.close()
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = 20_000
 	rt := kmsg.NewCreateTopicsRequestTopic()
 	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = name, partitions, -1
+	for k, v := range configs {
+		rc := kmsg.NewCreateTopicsRequestTopicConfig()
+		rc.Name, rc.Value = k, &v
+		rt.Configs = append(rt.Configs, rc)
+	}
 	req.Topics = append(req.Topics, rt)
 	if code := must[*kmsg.CreateTopicsResponse](t, c, req, 5).Topics[0].ErrorCode; code != 0 {
 		t.Fatalf("create topic %s: code %d", name, code)

@@ -15,26 +15,6 @@ import (
 	"github.com/hanzoai/stream/test/testkit"
 )
 
-// createWith makes a topic of one partition with configs.
-func createWith(t *testing.T, addr, name string, configs map[string]string) {
-	t.Helper()
-	c := &client{addr: addr}
-	defer c.close()
-	req := kmsg.NewPtrCreateTopicsRequest()
-	req.TimeoutMillis = 20_000
-	rt := kmsg.NewCreateTopicsRequestTopic()
-	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = name, 1, -1
-	for k, v := range configs {
-		rc := kmsg.NewCreateTopicsRequestTopicConfig()
-		rc.Name, rc.Value = k, &v
-		rt.Configs = append(rt.Configs, rc)
-	}
-	req.Topics = append(req.Topics, rt)
-	if code := must[*kmsg.CreateTopicsResponse](t, c, req, 5).Topics[0].ErrorCode; code != 0 {
-		t.Fatalf("create topic %s: code %d", name, code)
-	}
-}
-
 // produceOne sends a batch of one record until it gets an answer that is not
 // retriable, and wants it at an offset.
 func produceOne(t *testing.T, addr, topic string, want int64) {
@@ -82,7 +62,7 @@ func TestC39AllRecordsGone(t *testing.T) {
 	servers := testkit.StartNATSCluster(t, 3, testkit.NATSOptions{})
 	a := startOnCluster(t, servers)
 	b := startOnCluster(t, servers)
-	createWith(t, a.Addr, "gone", map[string]string{"retention.ms": "1"})
+	createWith(t, a.Addr, "gone", 1, map[string]string{"retention.ms": "1"})
 	for n := range int64(33) {
 		produceOne(t, a.Addr, "gone", n)
 	}
@@ -193,7 +173,7 @@ func stopped(s *testkit.Stream) error {
 // refused, NOT_ENOUGH_REPLICAS, and nothing of them is stored; it heals by itself.
 func minInsync(t *testing.T, s *testkit.Stream, servers []*testkit.NATSServer) {
 	t.Helper()
-	createWith(t, s.Addr, "min", map[string]string{"min.insync.replicas": "2"})
+	createWith(t, s.Addr, "min", 1, map[string]string{"min.insync.replicas": "2"})
 	produceOne(t, s.Addr, "min", 0)
 	js := jetStream(t, servers[0].URL)
 	// The leader stays, so that somebody can tell that the others are gone.

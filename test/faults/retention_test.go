@@ -34,8 +34,8 @@ func TestRetention(t *testing.T) {
 	// The one with the lowest node id cleans: it is the one that is killed.
 	doer := testkit.Start(t, testkit.Options{PubsubURL: server.URL})
 	other := testkit.Start(t, testkit.Options{PubsubURL: server.URL})
-	configure(t, other.Addr, "by-size", map[string]string{"retention.bytes": strconv.Itoa(keep), "retention.ms": "-1"})
-	configure(t, other.Addr, "by-time", map[string]string{"retention.ms": "2000"})
+	createWith(t, other.Addr, "by-size", 1, map[string]string{"retention.bytes": strconv.Itoa(keep), "retention.ms": "-1"})
+	createWith(t, other.Addr, "by-time", 1, map[string]string{"retention.ms": "2000"})
 	topics := []string{"by-size", "by-time"}
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -154,26 +154,6 @@ func TestRetention(t *testing.T) {
 	t.Logf("read in %v", time.Since(began).Round(time.Millisecond))
 	alive(t, doer)
 	alive(t, other)
-}
-
-// configure makes a topic of one partition.
-func configure(t *testing.T, addr, name string, configs map[string]string) {
-	t.Helper()
-	c := &client{addr: addr}
-	defer c.close()
-	req := kmsg.NewPtrCreateTopicsRequest()
-	req.TimeoutMillis = 20_000
-	rt := kmsg.NewCreateTopicsRequestTopic()
-	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = name, 1, -1
-	for k, v := range configs {
-		rc := kmsg.NewCreateTopicsRequestTopicConfig()
-		rc.Name, rc.Value = k, kmsg.StringPtr(v)
-		rt.Configs = append(rt.Configs, rc)
-	}
-	req.Topics = append(req.Topics, rt)
-	if st := must[*kmsg.CreateTopicsResponse](t, c, req, 5).Topics[0]; st.ErrorCode != 0 {
-		t.Fatalf("create topic %s: code %d", name, st.ErrorCode)
-	}
 }
 
 // fill writes so many bytes of values that do not compress, each with its offset

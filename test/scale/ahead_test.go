@@ -32,9 +32,10 @@ type pipeline struct {
 // inFlight bounds the messages without acknowledgement.
 const inFlight = 4096
 
-func newPipeline(t *testing.T, url string) *pipeline {
+// natsConn connects to NATS until the end of the test.
+func natsConn(t *testing.T, url, name string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.Name("scale"), nats.NoReconnect())
+	nc, err := nats.Connect(url, nats.Name(name), nats.NoReconnect())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +45,12 @@ func newPipeline(t *testing.T, url string) *pipeline {
 		nc.Close()
 		<-closed
 	})
+	return nc
+}
+
+func newPipeline(t *testing.T, url string) *pipeline {
+	t.Helper()
+	nc := natsConn(t, url, "scale")
 	p := &pipeline{nc: nc, inbox: nc.NewInbox(), slots: make(chan struct{}, inFlight)}
 	p.cond = sync.NewCond(&p.mu)
 	sub, err := nc.Subscribe(p.inbox+".*", p.acknowledged)

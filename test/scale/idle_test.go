@@ -30,17 +30,8 @@ type apiCalls struct {
 func countCalls(t *testing.T, url string) *apiCalls {
 	t.Helper()
 	a := &apiCalls{kinds: map[string]int{}}
-	nc, err := nats.Connect(url, nats.Name("count"), nats.NoReconnect())
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := make(chan struct{})
-	nc.SetClosedHandler(func(*nats.Conn) { close(closed) })
-	t.Cleanup(func() {
-		nc.Close()
-		<-closed
-	})
-	if _, err = nc.Subscribe("$JS.API.>", func(m *nats.Msg) {
+	nc := natsConn(t, url, "count")
+	_, err := nc.Subscribe("$JS.API.>", func(m *nats.Msg) {
 		kind := strings.TrimPrefix(m.Subject, "$JS.API.")
 		if f := strings.Split(kind, "."); len(f) > 2 {
 			kind = strings.Join(f[:2], ".")
@@ -49,7 +40,8 @@ func countCalls(t *testing.T, url string) *apiCalls {
 		defer a.mu.Unlock()
 		a.kinds[kind]++
 		a.total++
-	}); err == nil {
+	})
+	if err == nil {
 		err = nc.Flush()
 	}
 	if err != nil {
