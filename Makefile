@@ -49,7 +49,7 @@ contract: ## the store's contract against the NATS versions of the field
 	STREAM_TEST_NATS_VERSIONS=2.10.29,2.11.x,2.x $(REPORT) -skips fail contract -count=1 -run '^TestContractServers$$' ./pubsub/jetstream
 
 sim: ## faults from a seed, partitions and whole gateways: SIM_SEEDS=10000, or SIM_SEED=n SIM_REPEAT=50
-	SIM_SEEDS=$(or $(SIM_SEEDS),4000) $(REPORT) sim-partition -count=1 -timeout 30m ./test/sim/partition
+	SIM_SEEDS=$(or $(SIM_SEEDS),10000) $(REPORT) sim-partition -count=1 -timeout 30m ./test/sim/partition
 	SIM_SEEDS=$(or $(SIM_SEEDS),2000) $(REPORT) sim-gateway -count=1 -timeout 30m ./test/sim/gateway
 
 sim-nightly: ## 100,000 seeds of each
