@@ -23,7 +23,7 @@ var arrows = map[string]struct {
 	own   []string
 	third []string
 }{
-	".": {own: []string{"admin", "broker", "broker/clean", "broker/cluster", "broker/group", "broker/partition", "broker/topic", "client", "logging", "protocol", "pubsub", "pubsub/embedded", "pubsub/jetstream", "types"},
+	".": {own: []string{"admin", "broker", "broker/clean", "broker/cluster", "broker/group", "broker/partition", "broker/topic", "broker/txn", "client", "logging", "protocol", "pubsub", "pubsub/embedded", "pubsub/jetstream", "types"},
 		third: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/knadh/koanf/", "github.com/prometheus/client_golang/", "github.com/nats-io/nats.go"}},
 	"client": {own: []string{"logging"},
 		third: []string{"github.com/spf13/cobra", "github.com/twmb/franz-go/pkg/", "go.yaml.in/yaml/v3", "golang.org/x/term"}},
@@ -31,9 +31,9 @@ var arrows = map[string]struct {
 	"logging":  {},
 	"serde":    {third: []string{"github.com/twmb/franz-go/pkg/kmsg", "github.com/twmb/franz-go/pkg/kbin"}},
 	"compress": {third: []string{"github.com/klauspost/compress/", "github.com/pierrec/lz4/v4", "github.com/eapache/go-xerial-snappy"}},
-	"protocol": {own: []string{"broker/group", "broker/partition", "broker/topic", "logging", "serde", "types", "utils/killpoint"},
+	"protocol": {own: []string{"broker/group", "broker/partition", "broker/topic", "broker/txn", "logging", "serde", "types", "utils/killpoint"},
 		third: []string{"github.com/twmb/franz-go/pkg/kmsg", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kbin", "github.com/prometheus/client_golang/"}},
-	"broker": {own: []string{"broker/clean", "broker/cluster", "broker/coord", "broker/group", "broker/offsets", "broker/partition", "broker/topic", "logging", "pubsub", "types", "utils/killpoint"},
+	"broker": {own: []string{"broker/clean", "broker/cluster", "broker/coord", "broker/group", "broker/offsets", "broker/partition", "broker/topic", "broker/txn", "logging", "pubsub", "types", "utils/killpoint"},
 		third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/prometheus/client_golang/"}},
 	"broker/clean":     {own: []string{"broker/partition", "logging", "pubsub"}},
 	"broker/cluster":   {own: []string{"logging", "pubsub"}},
@@ -41,6 +41,7 @@ var arrows = map[string]struct {
 	"broker/group":     {own: []string{"broker/cluster", "broker/coord", "logging", "pubsub", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg", "github.com/prometheus/client_golang/"}},
 	"broker/offsets":   {own: []string{"broker/group", "broker/partition", "broker/topic", "logging", "pubsub", "serde", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr"}},
 	"broker/partition": {own: []string{"compress", "logging", "pubsub", "serde", "types", "utils/killpoint"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/prometheus/client_golang/", "github.com/klauspost/compress/"}},
+	"broker/txn":       {own: []string{"broker/cluster", "broker/coord", "broker/group", "broker/partition", "logging", "pubsub", "types", "utils/killpoint"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/prometheus/client_golang/"}},
 	"broker/topic":     {own: []string{"broker/partition", "logging", "pubsub", "types", "utils/killpoint"}, third: []string{"github.com/twmb/franz-go/pkg/kerr"}},
 	"pubsub":           {},
 	"pubsub/contract":  {own: []string{"pubsub"}},
@@ -54,7 +55,7 @@ var arrows = map[string]struct {
 // never names what a folder must not import even of the standard library.
 var never = map[string][]string{
 	"broker": {"net", "net/http"}, "broker/partition": {"net", "net/http"}, "broker/group": {"net", "net/http"},
-	"broker/topic": {"net", "net/http"}, "broker/offsets": {"net", "net/http"}, "broker/coord": {"net", "net/http"}, "broker/cluster": {"net", "net/http"},
+	"broker/topic": {"net", "net/http"}, "broker/txn": {"net", "net/http"}, "broker/offsets": {"net", "net/http"}, "broker/coord": {"net", "net/http"}, "broker/cluster": {"net", "net/http"},
 	"serde": {"net", "net/http", "log/slog"}, "types": {"net", "log/slog"},
 }
 
