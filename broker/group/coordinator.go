@@ -250,6 +250,9 @@ func (co *Coordinator) Commit(ctx context.Context, r CommitRequest) CommitRespon
 	if len(r.Group) > maxName {
 		return CommitResponse{Err: kerr.InvalidGroupID}
 	}
+	if r.Txn != nil {
+		return CommitResponse{Err: errors.ErrUnsupported}
+	}
 	out, err := co.planned(ctx, r.Group, func(t *turn) ([]*op, []error, error) { return t.State.commit(t.Now, r) })
 	if err != nil {
 		return CommitResponse{Err: err}

@@ -98,6 +98,14 @@ func (f *Forwarder) DeleteOffsets(ctx context.Context, name string, partitions [
 	return forward(f, ctx, name, deleteOffsetsMethod, deleteOffsetsRequest{Group: name, Partitions: partitions})
 }
 
+// EndTransaction tells a group how a transaction ended that may have committed
+// offsets to it. nil: its record says that the transaction has ended, and no
+// offset of it is pending any more; or there is no such group. It may be repeated.
+func (f *Forwarder) EndTransaction(ctx context.Context, group string, e TxnEnd) error {
+	mend(&group)
+	return forward(f, ctx, group, endMethod, endRequest{group, e}).Err
+}
+
 // Describe implements protocol.Groups: as the owner has it in memory or, if it
 // cannot be asked, as it was stored last.
 func (f *Forwarder) Describe(ctx context.Context, name string) Description {

@@ -37,6 +37,11 @@ type leaveRequest struct {
 	Members []LeaveMember
 }
 
+type endRequest struct {
+	Group string
+	TxnEnd
+}
+
 type deleteOffsetsRequest struct {
 	Group      string
 	Partitions []types.TopicPartition
@@ -113,6 +118,14 @@ var (
 		errs: func(a *outcome, _ int) []*error { return []*error{&a.Err} },
 		fail: func(_ nameRequest, err error) outcome { return outcome{err} },
 	}
+	endMethod = &method[endRequest, outcome]{
+		name: "group.end-transaction",
+		local: func(co *Coordinator, ctx context.Context, q endRequest) outcome {
+			return outcome{co.EndTransaction(ctx, q.Group, q.TxnEnd)}
+		},
+		errs: func(a *outcome, _ int) []*error { return []*error{&a.Err} },
+		fail: func(_ endRequest, err error) outcome { return outcome{err} },
+	}
 	deleteOffsetsMethod = &method[deleteOffsetsRequest, DeleteOffsetsResponse]{
 		name: "group.delete-offsets",
 		local: func(co *Coordinator, ctx context.Context, q deleteOffsetsRequest) DeleteOffsetsResponse {
@@ -142,7 +155,7 @@ func (co *Coordinator) serve() (end func()) {
 	cancels := []func(){
 		handle(co, joinMethod), handle(co, syncMethod), handle(co, heartbeatMethod), handle(co, leaveMethod),
 		handle(co, commitMethod), handle(co, fetchMethod), handle(co, describeMethod), handle(co, deleteMethod),
-		handle(co, deleteOffsetsMethod),
+		handle(co, deleteOffsetsMethod), handle(co, endMethod),
 	}
 	return func() {
 		for _, cancel := range cancels {
