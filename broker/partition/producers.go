@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+
+	"github.com/hanzoai/stream/types"
 )
 
 // ProducerState is what a partition knows of one producer id.
@@ -12,6 +14,10 @@ type ProducerState struct {
 	Epoch        int16
 	LastSequence int32 // -1 before the first
 	LastTime     int64 // ms: the largest timestamp of its last batch
+	// CoordinatorEpoch is that of its last marker, -1 before the first.
+	CoordinatorEpoch int32
+	// TxnStart is the first offset of its open transaction, -1 if none is open.
+	TxnStart types.Offset
 }
 
 // Producers lists the producer ids that are known, as of the log's end, by id.
@@ -31,7 +37,7 @@ func (p *Partition) Producers(ctx context.Context) ([]ProducerState, error) {
 		if expired(s, max(now, p.st.now)) {
 			continue
 		}
-		o := ProducerState{ID: id, Epoch: s.epoch, LastSequence: -1, LastTime: s.time}
+		o := ProducerState{ID: id, Epoch: s.epoch, LastSequence: -1, LastTime: s.time, CoordinatorEpoch: -1, TxnStart: types.NoOffset}
 		if s.kept > 0 {
 			o.LastSequence = s.batches[s.kept-1].last
 		}

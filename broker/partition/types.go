@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"context"
 	"time"
 
 	"github.com/hanzoai/stream/types"
@@ -39,6 +40,16 @@ type AppendRequest struct {
 	NoZstd bool
 	// Transactional says that the request carried a transactional id.
 	Transactional bool
+	// Verify tells in which transaction, by its number (≥ 1), the batch's producer
+	// may write to this partition now: it asks the coordinator. nil unless
+	// Transactional.
+	//
+	// It is called from a goroutine of the partition when the state shows no open
+	// transaction of the producer at its epoch (or the number that it told last has
+	// ended), never under a lock; it may block until ctx ends and may be called
+	// again. Errors: a *kerr.Error refuses the batch with it; any other is a
+	// failure.
+	Verify func(ctx context.Context) (n int64, err error)
 	// Missed is the earliest batch of the same producer that was sent before this
 	// one and did not reach the partition; nil: none is known of.
 	Missed *Missed
