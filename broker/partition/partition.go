@@ -61,8 +61,8 @@ type Partition struct {
 
 	recordRev pubsub.Rev
 	load      *flight // running load
-	syncing   *flight // running question to the leader
-	syncNext  *flight // the one after it
+	syncing   *asking // running question to the leader
+	syncNext  *asking // the one after it
 
 	waiters map[int]chan<- struct{}
 	waiter  int
@@ -72,9 +72,6 @@ type Partition struct {
 	replicas int       // of the log, 0 if not known yet
 	interest time.Time // last time someone wanted to know the end of the log
 	checked  time.Time // last time the leader was asked
-	leader   string    // who answered the last question, "" if that is not told
-	asked    time.Time // when that was sent
-	heard    time.Time // when the answer came
 	acksAll  time.Time // last write that min.insync.replicas was looked up for
 	wentBack time.Time // since when the leader's last sequence is below ours
 

@@ -109,24 +109,23 @@ func (h *Host) watch(now time.Time) {
 func (p *Partition) settle(ctx context.Context) error {
 	var first time.Time
 	for {
-		if err := p.sync(ctx); err != nil {
+		a, err := p.synced(ctx)
+		if err != nil {
 			return err
 		}
-		if !p.replicated() {
+		if a.Replicas == 1 {
 			return nil
 		}
 		if f := p.host.fresh; f != nil && !f() {
 			return fmt.Errorf("%s: this gateway may be cut off with a minority of the store: %w", p, pubsub.ErrUnavailable)
 		}
-		p.mu.Lock()
-		leader, sent := p.leader, p.asked
 		if first.IsZero() {
-			first = p.heard
+			first = a.heard
 		}
-		p.mu.Unlock()
-		known := max(p.host.witness.awake(leader, sent, p.host.clock()), sent.Sub(first))
-		if leader == "" {
-			known = sent.Sub(first)
+		// Only what was applied counts: others may have asked since, another server.
+		known := a.sent.Sub(first)
+		if a.Leader != "" {
+			known = max(known, p.host.witness.awake(a.Leader, a.sent, p.host.clock()))
 		}
 		if known >= secondLook {
 			return nil

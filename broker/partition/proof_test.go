@@ -20,13 +20,17 @@ type led struct {
 	mu     sync.Mutex // guards: all below
 	leader string
 	denies pubsub.Seq
+	hold   time.Duration // before the next answer arrives
 }
 
 func (l *led) Bounds(ctx context.Context) (pubsub.Bounds, error) {
 	b, err := l.Log.Bounds(ctx)
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	b.Leader, b.Last = l.leader, b.Last-l.denies
+	hold := l.hold
+	l.hold = 0
+	l.mu.Unlock()
+	time.Sleep(hold)
 	return b, err
 }
 
@@ -108,6 +112,43 @@ func TestC36EndAfterALeaderWoke(t *testing.T) {
 		a.mustProduce(late)
 		if r, err := c.p.Lookup(t.Context(), LookupRequest{Timestamp: at + 30_000}); err != nil || r.Offset != 8 {
 			t.Errorf("by time: %+v, %v", r, err)
+		}
+	})
+}
+
+// What counts is who gave the answer that was applied. While it is on its way others
+// ask, and hear from a server that is known to be awake: that does not vouch for it.
+func TestC36EndWhileOthersAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{MaxReplicas: 3})
+		a, b := w.gateway(memory.Faults{}), w.gateway(memory.Faults{})
+		lead(t, a, "n1")
+		lb := lead(t, b, "n1")
+		a.mustProduce(batch(3))
+		if end, took := latest(t, b); end != 3 || took != secondLook {
+			t.Fatalf("end %d after %v", end, took)
+		}
+		for range 5 {
+			a.mustProduce(batch(1))
+		}
+		if end, _ := latest(t, a); end != 8 {
+			t.Fatalf("end %d", end)
+		}
+		// n2 led, woke up and denies the newest five; its answer takes 300 ms. 100 ms
+		// after that was asked, b asks for another reason, and n1 answers at once.
+		time.Sleep(50 * time.Millisecond) // beside the ticks of the host
+		lb.by("n2", 5)
+		lb.mu.Lock()
+		lb.hold = 300 * time.Millisecond
+		lb.mu.Unlock()
+		time.AfterFunc(100*time.Millisecond, func() {
+			lb.by("n1", 0)
+			if _, err := b.p.bounds(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		if end, took := latest(t, b); end != 8 || took < 300*time.Millisecond {
+			t.Errorf("end %d after %v, where 8 was shown before", end, took)
 		}
 	})
 }

@@ -27,25 +27,35 @@ const (
 	replicaTimeout = time.Second
 )
 
+// answer is what the leader said to one question, and when: only together do
+// they tell how far it is to be believed (proof.go).
+type answer struct {
+	pubsub.Bounds
+	sent, heard time.Time
+}
+
 // bounds asks the leader and watches that the log does not go back.
 func (p *Partition) bounds(ctx context.Context) (pubsub.Bounds, error) {
+	a, err := p.question(ctx)
+	return a.Bounds, err
+}
+
+// question is bounds with its times.
+func (p *Partition) question(ctx context.Context) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	known, loaded := p.seq()
 	sent := p.host.clock()
 	b, err := p.leaderBounds(ctx)
 	if err != nil {
-		return b, p.missingLog(err)
+		return answer{}, p.missingLog(err)
 	}
-	received := p.host.clock()
+	a := answer{b, sent, p.host.clock()}
 	if b.Replicas > 1 && b.Leader != "" {
-		p.host.witness.note(b.Leader, p, sent, received)
+		p.host.witness.note(b.Leader, p, a.sent, a.heard)
 	}
 	p.mu.Lock()
 	p.replicas = b.Replicas
-	if sent.After(p.asked) {
-		p.leader, p.asked, p.heard = b.Leader, sent, received
-	}
 	p.mu.Unlock()
 	if loaded && b.Last < known {
 		_ = p.behind(b, known)
@@ -54,7 +64,7 @@ func (p *Partition) bounds(ctx context.Context) (pubsub.Bounds, error) {
 		p.wentBack = time.Time{}
 		p.mu.Unlock()
 	}
-	return b, nil
+	return a, nil
 }
 
 // behind notes that the leader's last sequence is below one that is known to be
@@ -79,27 +89,44 @@ func (p *Partition) behind(b pubsub.Bounds, known pubsub.Seq) error {
 // called, and that the partition record is as new: it asks the leader. Callers
 // that come while a question is under way share the next one.
 func (p *Partition) sync(ctx context.Context) error {
+	_, err := p.synced(ctx)
+	return err
+}
+
+// synced is sync; it returns the answer that was applied. Meanwhile others may
+// have asked, who heard something else.
+func (p *Partition) synced(ctx context.Context) (answer, error) {
 	p.mu.Lock()
 	if err := p.refusedLocked(); err != nil {
 		p.mu.Unlock()
-		return err
+		return answer{}, err
 	}
 	f := p.syncNext
 	if p.syncing == nil {
-		f = newFlight()
+		f = &asking{flight: newFlight()}
 		p.syncing = f
 		p.startSyncLocked(f)
 	} else if f == nil {
-		f = newFlight()
+		f = &asking{flight: newFlight()}
 		p.syncNext = f
 	}
 	p.mu.Unlock()
-	return f.wait(ctx)
+	if err := f.wait(ctx); err != nil {
+		return answer{}, err
+	}
+	return f.said, nil
 }
 
-func (p *Partition) startSyncLocked(f *flight) {
+// asking is a question to the leader that several wait for.
+type asking struct {
+	*flight
+	said answer // valid once done is closed without an error
+}
+
+func (p *Partition) startSyncLocked(f *asking) {
 	if p.host.spawn(func() {
-		err := p.ask()
+		said, err := p.ask()
+		f.said = said
 		p.mu.Lock()
 		p.syncing, p.syncNext = p.syncNext, nil
 		if p.syncing != nil {
@@ -115,29 +142,29 @@ func (p *Partition) startSyncLocked(f *flight) {
 }
 
 // ask is one question to the leader and what follows from the answer.
-func (p *Partition) ask() error {
+func (p *Partition) ask() (answer, error) {
 	ctx, cancel := context.WithTimeout(p.host.ctx, 2*askTimeout)
 	defer cancel()
 	if err := p.ready(ctx); err != nil {
-		return err
+		return answer{}, err
 	}
 	record := make(chan error, 1)
 	if !p.host.spawn(func() {
 		_, _, err := p.fetchRecord(ctx)
 		record <- err
 	}) {
-		return errClosed
+		return answer{}, errClosed
 	}
 	known, _ := p.seq()
 	p.mu.Lock()
 	begun, lost := p.follow.begun, p.follow.lost
 	p.mu.Unlock()
-	b, err := p.bounds(ctx)
-	if err == nil && b.Last < known {
-		err = fmt.Errorf("%s: the leader knows of sequence %d only, %d is stored: %w", p, b.Last, known, pubsub.ErrUnavailable)
+	a, err := p.question(ctx)
+	if err == nil && a.Last < known {
+		err = fmt.Errorf("%s: the leader knows of sequence %d only, %d is stored: %w", p, a.Last, known, pubsub.ErrUnavailable)
 	}
 	if err == nil {
-		err = p.catchUp(ctx, b.Last)
+		err = p.catchUp(ctx, a.Last)
 	}
 	if rerr := <-record; err == nil {
 		err = rerr
@@ -152,9 +179,9 @@ func (p *Partition) ask() error {
 		p.mu.Unlock()
 	}
 	if err == nil {
-		err = p.shortOf(b)
+		err = p.shortOf(a.Bounds)
 	}
-	return err
+	return a, err
 }
 
 // catchUp applies everything up to sequence `to`, which the leader has.
