@@ -118,7 +118,7 @@ $(addprefix e2e-,$(E2E)): e2e-%:
 	$(REPORT) -dir test/e2e -skips $(if $(filter true,$(CI)),fail,list) -progress 3 $* -count=1 -timeout 15m ./$*
 
 record: setup ## what Apache Kafka answers, which suites compare with: writes the recorded files anew
-	cd test/e2e && STREAM_RECORD=1 STREAM_E2E_BROKERS=kafka go test -count=1 -timeout 15m ./keys
+	cd test/e2e && STREAM_RECORD=1 STREAM_E2E_BROKERS=kafka go test -count=1 -timeout 15m ./keys ./txn
 	$(MAKE) golden-record
 
 golden-record: setup ## what Kafka's command line tools print on Apache Kafka, into test/e2e/golden/testdata
