@@ -174,12 +174,9 @@ func (b *Broker) KeptWhole(t *topic.Topic) bool { return b.topics.KeptWhole(t) }
 // asked of the store: another gateway may have made the partition a moment ago.
 func (b *Broker) Partition(ctx context.Context, t *topic.Topic, n int32) (*partition.Partition, error) {
 	if n >= t.Partitions {
-		now, err := b.topics.Newest(ctx, t)
-		if err != nil {
+		var err error
+		if t, err = b.topics.Reaching(ctx, t, n); err != nil {
 			return nil, err
-		}
-		if t = now; n >= t.Partitions {
-			return nil, b.topics.Without(t)
 		}
 	}
 	if n < 0 {

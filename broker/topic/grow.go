@@ -221,15 +221,19 @@ func (ts *Topics) Newest(ctx context.Context, t *Topic) (*Topic, error) {
 	return nil, kerr.UnknownTopicOrPartition
 }
 
-// Without is what to say of a partition beyond the last of a topic that Newest has
-// just returned: UNKNOWN_TOPIC_OR_PARTITION, or LEADER_NOT_AVAILABLE while a
-// growth that we have not heard of may be denied by a leader that woke from a
-// freeze.
-func (ts *Topics) Without(t *Topic) error {
-	if !ts.believe(fmt.Sprintf("%s/%d", t.Name, t.Partitions)) { // no topic's name
-		return refuse(kerr.LeaderNotAvailable, "It is not certain yet that topic %s has only %d partitions.", t.Name, t.Partitions)
+// Reaching is Newest for one who asks for partition n. If the topic does not reach so
+// far, UNKNOWN_TOPIC_OR_PARTITION, or LEADER_NOT_AVAILABLE while a growth that we
+// have not heard of may be denied by a leader that woke from a freeze.
+func (ts *Topics) Reaching(ctx context.Context, t *Topic, n int32) (*Topic, error) {
+	call := ts.deps.Clock()
+	t, err := ts.Newest(ctx, t)
+	switch {
+	case err != nil || n < t.Partitions:
+		return t, err
+	case !ts.believe(ctx, fmt.Sprintf("%s/%d", t.Name, t.Partitions), call): // no topic's name
+		return nil, refuse(kerr.LeaderNotAvailable, "It is not certain yet that topic %s has only %d partitions.", t.Name, t.Partitions)
 	}
-	return kerr.UnknownTopicOrPartition
+	return nil, kerr.UnknownTopicOrPartition
 }
 
 // Current is the topic as this gateway knows it now, t itself if it is not

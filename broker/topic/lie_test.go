@@ -37,10 +37,7 @@ func TestPartitionDenied(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		has := func() error {
-			now, err := b.Newest(t.Context(), foo)
-			if err == nil && now.Partitions == foo.Partitions {
-				err = b.Without(now)
-			}
+			_, err := b.Reaching(t.Context(), foo, foo.Partitions)
 			return err
 		}
 		if err := a.Grow(t.Context(), foo, Growth{Partitions: foo.Partitions + 1}); err != nil {
@@ -59,6 +56,51 @@ func TestPartitionDenied(t *testing.T) {
 		wantCode(t, "one more", has(), kerr.LeaderNotAvailable)
 		time.Sleep(time.Second)
 		wantCode(t, "denied twice, a second apart", has(), kerr.UnknownTopicOrPartition)
+	})
+}
+
+// TestDenialsThatOverlap: the second denial counts only if it was asked for a second
+// after the first had come. An answer that is long under way is no second opinion.
+func TestDenialsThatOverlap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var lying atomic.Bool
+		c := newCluster(memory.Config{MaxReplicas: 3})
+		three := func(c *Config, _ *Deps) { c.Replicas = 3 }
+		a := c.gateway(t, "a", memory.Faults{}, three)
+		b := c.gateway(t, "b", memory.Faults{
+			TableGet: func(memory.Op) memory.ReadFault {
+				if !lying.Load() {
+					return memory.ReadFault{}
+				}
+				return memory.ReadFault{Old: true, Delay: 1100 * time.Millisecond}
+			},
+			Watch: func(string) time.Duration { return 5 * time.Second },
+		}, three)
+		defer a.stop()
+		defer b.stop()
+		has := func(ctx context.Context) error { _, err := b.Get(ctx, "foo"); return err }
+		wantCode(t, "denied", has(t.Context()), kerr.LeaderNotAvailable)
+		foo, err := a.Create(t.Context(), spec("foo"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lying.Store(true)
+		many := ForMany(t.Context())
+		wantCode(t, "denied at once again, the answer took long", has(many), kerr.LeaderNotAvailable)
+		wantCode(t, "later in the same request", has(many), kerr.LeaderNotAvailable)
+		lying.Store(false)
+		if err := has(t.Context()); err != nil {
+			t.Errorf("a leader that has seen it: %v", err)
+		}
+
+		reaches := func() error { _, err := b.Reaching(t.Context(), foo, foo.Partitions); return err }
+		wantCode(t, "the partition is denied", reaches(), kerr.LeaderNotAvailable)
+		if err := a.Grow(t.Context(), foo, Growth{Partitions: foo.Partitions + 1}); err != nil {
+			t.Fatal(err)
+		}
+		lying.Store(true)
+		wantCode(t, "the partition is denied at once again, the answer took long", reaches(), kerr.LeaderNotAvailable)
 	})
 }
 

@@ -264,6 +264,7 @@ func (e *entry) count() int {
 // store has confirmed after the call began; INVALID_TOPIC_EXCEPTION for what is
 // no name; LEADER_NOT_AVAILABLE while an absence is not proven yet.
 func (ts *Topics) Get(ctx context.Context, name string) (*Topic, error) {
+	call := ts.deps.Clock()
 	if err := ts.confirm(ctx); err != nil {
 		return nil, err
 	}
@@ -283,7 +284,7 @@ func (ts *Topics) Get(ctx context.Context, name string) (*Topic, error) {
 	if t := ts.cached(name); t != nil {
 		return t, nil
 	}
-	if !ts.believe(name) {
+	if !ts.believe(ctx, name, call) {
 		return nil, refuse(kerr.LeaderNotAvailable, "It is not certain yet that there is no topic %s.", name)
 	}
 	return nil, kerr.UnknownTopicOrPartition
@@ -326,10 +327,11 @@ func (ts *Topics) load(ctx context.Context, key string) (*record, pubsub.Rev, er
 	return r, v.Rev, nil
 }
 
-// believe decides whether the store's denial may be acted upon: at once on one
-// replica; on more, a leader that woke from a freeze denies what it has not
-// seen, so only a second denial a second later counts.
-func (ts *Topics) believe(what string) bool {
+// believe decides whether the store's denial, asked for by a call, may be acted
+// upon: at once on one replica; on more, a leader that woke from a freeze denies
+// what it has not seen, so it takes a second denial, to a question that was sent a
+// second after the first denial had come.
+func (ts *Topics) believe(ctx context.Context, what string, call time.Time) bool {
 	if ts.deps.Fresh != nil && !ts.deps.Fresh() {
 		return false
 	}
@@ -339,21 +341,22 @@ func (ts *Topics) believe(what string) bool {
 	now := ts.deps.Clock()
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	since := now.Sub(ts.absent[what])
-	if since > time.Minute || since < 0 { // also: never denied before
+	first := ts.absent[what]
+	if age := now.Sub(first); age > time.Minute || age < 0 { // also: never denied before
 		if len(ts.absent) >= 10_000 {
 			clear(ts.absent)
 		}
 		ts.absent[what] = now
 		return false
 	}
-	return since >= time.Second
+	return since(ctx, call).Sub(first) >= time.Second
 }
 
 // GetByID finds a topic by id: else UNKNOWN_TOPIC_ID. An id that is gone never
 // comes back, so it is refused from memory; one never seen is looked for in the
 // store.
 func (ts *Topics) GetByID(ctx context.Context, id types.TopicID) (*Topic, error) {
+	call := ts.deps.Clock()
 	find := func() (*Topic, bool) {
 		ts.mu.RLock()
 		defer ts.mu.RUnlock()
@@ -373,7 +376,7 @@ func (ts *Topics) GetByID(ctx context.Context, id types.TopicID) (*Topic, error)
 		return nil, err
 	}
 	if t, gone = find(); t == nil {
-		if !gone && !ts.believe(id.String()) {
+		if !gone && !ts.believe(ctx, id.String(), call) {
 			return nil, refuse(kerr.LeaderNotAvailable, "It is not certain yet that there is no topic with id %s.", id)
 		}
 		return nil, kerr.UnknownTopicID
