@@ -4,7 +4,7 @@
 #   .cache/kafka    Apache Kafka's tools and broker, through Maven
 #   .cache/python   a virtual environment with Python clients
 #   .cache/node     Node clients, and a Node that is new enough for them
-#   .cache/java-*   two lines of the Java client, through Maven
+#   .cache/java-*   two lines of the Java client and Kafka Streams, through Maven
 #   .cache/rust     a program on a Rust client, and the client's own tests
 #   kcat            Debian's package, where this runs as root
 #
@@ -95,18 +95,21 @@ install_node() {
 	publish "$dir" node
 }
 
-# install_java LINE: the libraries of a line, and the program on them.
+# install_java NAME SOURCE...: the libraries of java/NAME/pom.xml, and the program
+# on them.
 install_java() {
-	local source=$here/java/Client.java at=$here/java/$1 dir
-	dir=$(folder "java-$1" "$at/pom.xml" "$at/Line.java" "$source")
+	local name=$1 dir
+	shift
+	local sources=("${@/#/$here/java/}") pom=$here/java/$name/pom.xml
+	dir=$(folder "java-$name" "$pom" "${sources[@]}")
 	need javac "install a JDK, 17 or newer" || return
 	if [ ! -e "$dir/.done" ]; then
 		need mvn "install Maven" || return
 		rm -rf "$dir"
-		mvn -q -B -f "$at/pom.xml" dependency:copy-dependencies -DoutputDirectory="$dir/libs" &&
-			javac --release 11 -nowarn -d "$dir/classes" -cp "$dir/libs/*" "$source" "$at/Line.java" || return
+		mvn -q -B -f "$pom" dependency:copy-dependencies -DoutputDirectory="$dir/libs" &&
+			javac --release 11 -nowarn -d "$dir/classes" -cp "$dir/libs/*" "${sources[@]}" || return
 	fi
-	publish "$dir" "java-$1"
+	publish "$dir" "java-$name"
 }
 
 # install_rust builds what Cargo.lock pins: the program on rskafka, which is told
@@ -153,8 +156,9 @@ try "C compiler" install_compiler
 try "Kafka tools" install_kafka
 try "Python clients" install_python
 try "Node clients" install_node
-try "Java client 4.3" install_java 4.3
-try "Java client 2.1" install_java 2.1
+try "Java client 4.3" install_java 4.3 Client.java 4.3/Line.java
+try "Java client 2.1" install_java 2.1 Client.java 2.1/Line.java
+try "Kafka Streams" install_java streams streams/WordCount.java
 try "Rust client" install_rust
 try "kcat" install_kcat
 

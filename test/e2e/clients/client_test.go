@@ -94,7 +94,16 @@ type start struct {
 	offset int64
 	time   time.Time
 	reset  string // where an offset that is not there leads: earliest, latest, none
+	// isolation is what is seen of transactions: [committed], [uncommitted], or ""
+	// for the client's default.
+	isolation string
 }
+
+// Levels of isolation.
+const (
+	committed   = "committed"
+	uncommitted = "uncommitted"
+)
 
 // sending is how a client produces.
 type sending struct {
@@ -119,6 +128,7 @@ type limits struct {
 	headerMap       bool     // header keys are unique and sorted
 	noTombstone     bool     // never both key and value null
 	createsUnknown  bool     // makes a topic when asked to describe it
+	onePartition    bool     // in a transaction
 	commitsAlone    bool     // every few seconds, and before partitions are taken away
 	repeats         bool     // a member may read again what is not committed when a rebalance ends
 	resets          []string // the values of start.reset it has
@@ -140,6 +150,7 @@ func (l limits) notes() []string {
 		{l.noTombstone, "never both key and value null"},
 		{l.noEmpty, "produces null where empty was meant"},
 		{l.emptyReadsNull, "reads null where empty was stored"},
+		{l.onePartition, "a transaction writes to one partition"},
 		{l.createsUnknown, "makes a topic when asked to describe one that is not there"},
 		{l.commitsAlone, "commits by itself, not when told"},
 		{l.repeats, "may read again what is not committed when a rebalance ends"},
@@ -197,6 +208,34 @@ type admin interface {
 	// truncate deletes the records before an offset.
 	truncate(ctx context.Context, topic string, partition int32, before int64) error
 	remove(ctx context.Context, topic string) error
+}
+
+// transactional is a client that has transactions.
+type transactional interface {
+	// transactor makes a producer with a transactional id.
+	transactor(ctx context.Context, id string) (transactor, error)
+	// pipe reads n records or some more of p.from as a member of p.group, and
+	// writes each to p.to with "!" after its value: it begins a transaction for
+	// what one poll returned, adds the offsets to it, and ends it. Then the member
+	// leaves.
+	pipe(ctx context.Context, p pipe) error
+}
+
+// transactor is a producer with a transactional id. Its first send, or its making,
+// fences the producer that had the id before.
+type transactor interface {
+	// send writes rs, as client.produce does, in the open transaction or a new one.
+	send(ctx context.Context, topic string, rs []record) error
+	end(ctx context.Context, commit bool) error
+	// close leaves what is open as it is.
+	close(ctx context.Context) error
+}
+
+// pipe is what a client is told to consume, transform and produce.
+type pipe struct {
+	id, group, from, to string
+	n                   int
+	commit              bool
 }
 
 // member is one member of a group. A goroutine of it puts what it is given

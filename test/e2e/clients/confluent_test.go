@@ -46,6 +46,11 @@ func (c confluent) produce(ctx context.Context, topic string, how sending, rs []
 		return err
 	}
 	defer p.Close()
+	return confluentProduce(ctx, p, topic, rs)
+}
+
+// confluentProduce waits until all of rs are acknowledged.
+func confluentProduce(ctx context.Context, p *kafka.Producer, topic string, rs []record) error {
 	delivered := make(chan kafka.Event, len(rs))
 	for _, r := range rs {
 		m := &kafka.Message{TopicPartition: kafka.TopicPartition{Topic: &topic, Partition: r.Partition}, Key: r.Key, Value: r.Value, Timestamp: r.Time}
@@ -74,7 +79,11 @@ func (cl confluent) read(ctx context.Context, topic string, partition int32, at 
 	if reset == "" || reset == "none" {
 		reset = "error"
 	}
-	c, err := kafka.NewConsumer(cl.settings(kafka.ConfigMap{"group.id": "unused", "enable.auto.commit": false, "auto.offset.reset": reset}))
+	settings := kafka.ConfigMap{"group.id": "unused", "enable.auto.commit": false, "auto.offset.reset": reset}
+	if at.isolation != "" {
+		settings["isolation.level"] = "read_" + at.isolation
+	}
+	c, err := kafka.NewConsumer(cl.settings(settings))
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,10 @@ func (c franz) produce(ctx context.Context, topic string, how sending, rs []reco
 		return err
 	}
 	defer cl.Close()
-	var out []*kgo.Record
+	return cl.ProduceSync(ctx, toFranz(topic, rs)...).FirstErr()
+}
+
+func toFranz(topic string, rs []record) (out []*kgo.Record) {
 	for _, r := range rs {
 		k := &kgo.Record{Topic: topic, Partition: r.Partition, Key: r.Key, Value: r.Value, Timestamp: r.Time}
 		for _, h := range r.Headers {
@@ -53,13 +56,17 @@ func (c franz) produce(ctx context.Context, topic string, how sending, rs []reco
 		}
 		out = append(out, k)
 	}
-	return cl.ProduceSync(ctx, out...).FirstErr()
+	return out
 }
 
 func (c franz) read(ctx context.Context, topic string, partition int32, at start, n int) ([]record, error) {
 	offset := kgo.NewOffset().At(at.offset)
 	if !at.time.IsZero() {
 		offset = kgo.NewOffset().AfterMilli(at.time.UnixMilli())
+	}
+	level := kgo.ReadUncommitted()
+	if at.isolation == committed {
+		level = kgo.ReadCommitted()
 	}
 	reset := kgo.NoResetOffset()
 	switch at.reset {
@@ -68,7 +75,7 @@ func (c franz) read(ctx context.Context, topic string, partition int32, at start
 	case "latest":
 		reset = kgo.NewOffset().AtEnd()
 	}
-	cl, err := c.new(kgo.ConsumeResetOffset(reset), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: offset}}))
+	cl, err := c.new(kgo.FetchIsolationLevel(level), kgo.ConsumeResetOffset(reset), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: offset}}))
 	if err != nil {
 		return nil, err
 	}

@@ -25,8 +25,9 @@ const kcatNoAdmin = "no admin calls"
 
 var kcatLibrary = library{
 	name: "kcat", language: "C", everywhere: true,
-	limits: limits{noTimestamps: true, noRecordHeaders: true, noEmpty: true, commitsAlone: true, lacks: map[string]string{
+	limits: limits{noTimestamps: true, noRecordHeaders: true, noEmpty: true, onePartition: true, commitsAlone: true, lacks: map[string]string{
 		"topics": kcatNoAdmin, "unknown": kcatNoAdmin, "configs": kcatNoAdmin, "add-partitions": kcatNoAdmin, "delete-records": kcatNoAdmin,
+		"exactly-once": "sends no offsets",
 	}},
 	open: func(t *testing.T, addr string) client { return kcat{tools.Kcat(t).Path, addr} },
 }
@@ -103,7 +104,11 @@ func (k kcat) read(ctx context.Context, topic string, partition int32, at start,
 	if reset == "" || reset == "none" {
 		reset = "error"
 	}
-	res, err := k.run("-C", "-t", topic, "-p", fmt.Sprint(partition), "-o", offset, "-c", strconv.Itoa(n), "-J", "-q", "-X", "auto.offset.reset="+reset).Do(ctx)
+	run := k.run("-C", "-t", topic, "-p", fmt.Sprint(partition), "-o", offset, "-c", strconv.Itoa(n), "-J", "-q", "-X", "auto.offset.reset="+reset)
+	if at.isolation != "" {
+		run.Args = append(run.Args, "-X", "isolation.level=read_"+at.isolation)
+	}
+	res, err := run.Do(ctx)
 	if err != nil || res.Code != 0 {
 		return nil, kcatError(res, err)
 	}
@@ -180,6 +185,7 @@ func kcatError(res tools.Result, err error) error {
 	for text, code := range map[string]int{
 		"Broker: Message size too large": 10,
 		"Broker: Offset out of range":    1,
+		"fenced by a newer instance":     librdkafkaFenced,
 	} {
 		if strings.Contains(res.Stderr, text) {
 			e.code = code

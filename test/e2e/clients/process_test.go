@@ -38,6 +38,14 @@ import (
 //	← {"member":"m1","error":"…"}
 //	→ {"id":3,"op":"commit","member":"m1"}, and "leave"
 //
+// Producers with a transactional id are opened, used and closed by name, and a
+// pipe is one call:
+//
+//	→ {"id":4,"op":"transactor_open","producer":"p1","transactional":"x"}
+//	→ {"id":5,"op":"transactor_send","producer":"p1","topic":"t","records":[…]}
+//	→ {"id":6,"op":"transactor_end","producer":"p1","commit":true}, and "transactor_close"
+//	→ {"id":7,"op":"pipe","transactional":"x","group":"g","from":"t","to":"u","n":30,"commit":true}
+//
 // Keys, values and header values are base64 or null. The program ends with its
 // input.
 type process struct {
@@ -49,10 +57,11 @@ type process struct {
 
 	writing sync.Mutex // held for a line
 
-	mu      sync.Mutex
-	nextID  int
-	calls   map[int]chan answer
-	members map[string]*processMember
+	mu          sync.Mutex
+	nextID      int
+	transactors int
+	calls       map[int]chan answer
+	members     map[string]*processMember
 }
 
 type answer struct {
@@ -225,15 +234,53 @@ func (p *process) call(ctx context.Context, op string, params map[string]any, ou
 func (p *process) version() string { return p.release }
 
 func (p *process) produce(ctx context.Context, topic string, how sending, rs []record) error {
-	var out []wireRecord
+	return p.call(ctx, "produce", map[string]any{"topic": topic, "codec": how.codec, "idempotent": how.idempotent, "records": allToWire(rs)}, nil)
+}
+
+func allToWire(rs []record) (out []wireRecord) {
 	for _, r := range rs {
 		out = append(out, toWire(r))
 	}
-	return p.call(ctx, "produce", map[string]any{"topic": topic, "codec": how.codec, "idempotent": how.idempotent, "records": out}, nil)
+	return out
+}
+
+// processTransactor is a producer with a transactional id inside a program.
+type processTransactor struct {
+	p    *process
+	name string
+}
+
+func (p *process) transactor(ctx context.Context, id string) (transactor, error) {
+	p.mu.Lock()
+	p.transactors++
+	x := processTransactor{p, fmt.Sprintf("p%d", p.transactors)}
+	p.mu.Unlock()
+	return x, x.call(ctx, "open", map[string]any{"transactional": id})
+}
+
+func (x processTransactor) call(ctx context.Context, op string, params map[string]any) error {
+	params["producer"] = x.name
+	return x.p.call(ctx, "transactor_"+op, params, nil)
+}
+
+func (x processTransactor) send(ctx context.Context, topic string, rs []record) error {
+	return x.call(ctx, "send", map[string]any{"topic": topic, "records": allToWire(rs)})
+}
+
+func (x processTransactor) end(ctx context.Context, commit bool) error {
+	return x.call(ctx, "end", map[string]any{"commit": commit})
+}
+
+func (x processTransactor) close(ctx context.Context) error {
+	return x.call(ctx, "close", map[string]any{})
+}
+
+func (p *process) pipe(ctx context.Context, l pipe) error {
+	return p.call(ctx, "pipe", map[string]any{"transactional": l.id, "group": l.group, "from": l.from, "to": l.to, "n": l.n, "commit": l.commit}, nil)
 }
 
 func (p *process) read(ctx context.Context, topic string, partition int32, at start, n int) ([]record, error) {
-	params := map[string]any{"topic": topic, "partition": partition, "offset": at.offset, "time": nil, "reset": at.reset, "n": n}
+	params := map[string]any{"topic": topic, "partition": partition, "offset": at.offset, "time": nil, "reset": at.reset, "isolation": at.isolation, "n": n}
 	if !at.time.IsZero() {
 		params["time"] = at.time.UnixMilli()
 	}

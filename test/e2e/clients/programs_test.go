@@ -14,8 +14,9 @@ func program(name, language, script string, run func(t testing.TB, script string
 }
 
 const (
-	rskafkaGroups  = "no consumer groups"
-	rskafkaConfigs = "no calls about configs"
+	rskafkaGroups            = "no consumer groups"
+	platformaticTransactions = "a second producer with an id asks to go on with producer id 0, which is refused"
+	rskafkaConfigs           = "no calls about configs"
 )
 
 var programs = []library{
@@ -45,8 +46,11 @@ var programs = []library{
 	program("platformatic", "JavaScript", "platformatic.js", tools.Node, limits{
 		repeats: true, // its stream reads on while the group rebalances, then starts at what is committed
 		lacks: map[string]string{
-			"static":      "it has group.instance.id, but its close leaves the group",
-			"cooperative": "its assigners of the classic protocol are eager",
+			"static":       "it has group.instance.id, but its close leaves the group",
+			"cooperative":  "its assigners of the classic protocol are eager",
+			"transactions": platformaticTransactions,
+			"isolation":    "hands out what was aborted",
+			"exactly-once": platformaticTransactions,
 		},
 	}),
 	program("rskafka", "Rust", "rskafka", tools.Rust, limits{
@@ -62,6 +66,9 @@ var programs = []library{
 			"cooperative":    rskafkaGroups,
 			"configs":        rskafkaConfigs,
 			"add-partitions": "no CreatePartitions",
+			"transactions":   "no producer ids",
+			"isolation":      "hands out what was aborted",
+			"exactly-once":   "no producer ids",
 		},
 	}),
 }

@@ -69,7 +69,10 @@ func (s saramaClient) produce(_ context.Context, topic string, how sending, rs [
 	if err != nil {
 		return err
 	}
-	var out []*sarama.ProducerMessage
+	return errors.Join(p.SendMessages(toSarama(topic, rs)), p.Close())
+}
+
+func toSarama(topic string, rs []record) (out []*sarama.ProducerMessage) {
 	for _, r := range rs {
 		m := &sarama.ProducerMessage{Topic: topic, Partition: r.Partition, Key: saramaBytes(r.Key), Value: saramaBytes(r.Value), Timestamp: r.Time}
 		for _, h := range r.Headers {
@@ -77,11 +80,15 @@ func (s saramaClient) produce(_ context.Context, topic string, how sending, rs [
 		}
 		out = append(out, m)
 	}
-	return errors.Join(p.SendMessages(out), p.Close())
+	return out
 }
 
 func (s saramaClient) read(ctx context.Context, topic string, partition int32, at start, n int) (out []record, err error) {
-	cl, err := sarama.NewClient([]string{s.addr}, saramaConfig())
+	config := saramaConfig()
+	if at.isolation == committed {
+		config.Consumer.IsolationLevel = sarama.ReadCommitted
+	}
+	cl, err := sarama.NewClient([]string{s.addr}, config)
 	if err != nil {
 		return nil, err
 	}

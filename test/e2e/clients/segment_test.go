@@ -13,6 +13,8 @@ import (
 // segment is segmentio/kafka-go: the oldest versions of all.
 type segment struct{ addr string }
 
+const segmentTransactions = "its writer has no transactional id"
+
 var segmentLibrary = library{
 	name: "kafka-go", language: "Go", everywhere: true,
 	limits: limits{
@@ -23,6 +25,9 @@ var segmentLibrary = library{
 			"cooperative":    "its group balancers are eager",
 			"idempotent":     "its writer has no producer id",
 			"delete-records": "no DeleteRecords",
+			"transactions":   segmentTransactions,
+			"exactly-once":   segmentTransactions,
+			"isolation":      "hands markers of transactions out as records",
 		},
 	},
 	open: func(t *testing.T, addr string) client { return segment{addr} },

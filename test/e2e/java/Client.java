@@ -12,6 +12,7 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
@@ -50,6 +51,7 @@ public class Client {
     final String name;
     final AdminClient admin;
     final Map<String, Member> members = new HashMap<>();
+    final Map<String, Transactor> transactors = new HashMap<>();
 
     Client(String address, String name) {
         this.address = address;
@@ -125,6 +127,21 @@ public class Client {
                 return null;
             case "read":
                 return read(topic, p);
+            case "transactor_open":
+                transactors.put(p.get("producer").asText(), new Transactor(this, p.get("transactional").asText()));
+                return null;
+            case "transactor_send":
+                transactors.get(p.get("producer").asText()).send(records(topic, p.get("records")));
+                return null;
+            case "transactor_end":
+                transactors.get(p.get("producer").asText()).end(p.get("commit").asBoolean());
+                return null;
+            case "transactor_close":
+                Line.close(transactors.remove(p.get("producer").asText()).producer);
+                return null;
+            case "pipe":
+                pipe(p);
+                return null;
             case "join":
                 Member m = new Member(this, p);
                 members.put(p.get("member").asText(), m);
@@ -149,14 +166,77 @@ public class Client {
         if (p.get("idempotent").asBoolean()) s.put("enable.idempotence", true);
         List<Future<?>> sent = new ArrayList<>();
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(s, new ByteArraySerializer(), new ByteArraySerializer())) {
-            for (JsonNode r : p.get("records")) {
-                List<Header> headers = new ArrayList<>();
-                for (JsonNode h : r.get("headers")) headers.add(new RecordHeader(new String(bytes(h.get(0)), "UTF-8"), bytes(h.get(1))));
-                sent.add(producer.send(new ProducerRecord<>(topic, r.get("partition").asInt(), r.get("time").asLong(), bytes(r.get("key")), bytes(r.get("value")), headers)));
-            }
+            for (ProducerRecord<byte[], byte[]> r : records(topic, p.get("records"))) sent.add(producer.send(r));
             producer.flush();
         }
         for (Future<?> f : sent) f.get();
+    }
+
+    static List<ProducerRecord<byte[], byte[]>> records(String topic, JsonNode all) throws IOException {
+        List<ProducerRecord<byte[], byte[]>> records = new ArrayList<>();
+        for (JsonNode r : all) {
+            List<Header> headers = new ArrayList<>();
+            for (JsonNode h : r.get("headers")) headers.add(new RecordHeader(new String(bytes(h.get(0)), "UTF-8"), bytes(h.get(1))));
+            records.add(new ProducerRecord<>(topic, r.get("partition").asInt(), r.get("time").asLong(), bytes(r.get("key")), bytes(r.get("value")), headers));
+        }
+        return records;
+    }
+
+    // Transactor is a producer with a transactional id.
+    static class Transactor {
+        final KafkaProducer<byte[], byte[]> producer;
+        boolean open;
+
+        Transactor(Client client, String id) {
+            Map<String, Object> s = client.settings();
+            s.put("transactional.id", id);
+            s.put("linger.ms", 5);
+            producer = new KafkaProducer<>(s, new ByteArraySerializer(), new ByteArraySerializer());
+            producer.initTransactions();
+        }
+
+        void send(List<ProducerRecord<byte[], byte[]>> records) throws Exception {
+            if (!open) producer.beginTransaction();
+            open = true;
+            List<Future<?>> sent = new ArrayList<>();
+            for (ProducerRecord<byte[], byte[]> r : records) sent.add(producer.send(r));
+            producer.flush();
+            for (Future<?> f : sent) f.get();
+        }
+
+        void end(boolean commit) {
+            open = false;
+            if (commit) {
+                producer.commitTransaction();
+            } else {
+                producer.abortTransaction();
+            }
+        }
+    }
+
+    void pipe(JsonNode p) throws Exception {
+        String group = p.get("group").asText();
+        Transactor x = new Transactor(this, p.get("transactional").asText());
+        try (KafkaProducer<byte[], byte[]> producer = x.producer;
+            KafkaConsumer<byte[], byte[]> c = consumer(new HashMap<>(Map.of("group.id", group, "auto.offset.reset", "earliest",
+                "isolation.level", "read_committed", "heartbeat.interval.ms", 500)))) {
+            c.subscribe(Set.of(p.get("from").asText()));
+            for (int done = 0; done < p.get("n").asInt(); ) {
+                List<ProducerRecord<byte[], byte[]>> out = new ArrayList<>();
+                Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
+                for (ConsumerRecord<byte[], byte[]> r : c.poll(Duration.ofMillis(500))) {
+                    byte[] value = Arrays.copyOf(r.value(), r.value().length + 1);
+                    value[value.length - 1] = '!';
+                    out.add(new ProducerRecord<>(p.get("to").asText(), r.partition(), r.timestamp(), r.key(), value, r.headers()));
+                    ends.put(new TopicPartition(r.topic(), r.partition()), new OffsetAndMetadata(r.offset() + 1));
+                }
+                if (out.isEmpty()) continue;
+                x.send(out);
+                Line.offsets(producer, ends, c, group);
+                x.end(p.get("commit").asBoolean());
+                done += out.size();
+            }
+        }
     }
 
     KafkaConsumer<byte[], byte[]> consumer(Map<String, Object> settings) {
@@ -168,7 +248,9 @@ public class Client {
 
     List<ObjectNode> read(String topic, JsonNode p) {
         List<ObjectNode> read = new ArrayList<>();
-        try (KafkaConsumer<byte[], byte[]> c = consumer(new HashMap<>(Map.of("auto.offset.reset", p.get("reset").asText())))) {
+        Map<String, Object> settings = new HashMap<>(Map.of("auto.offset.reset", p.get("reset").asText()));
+        if (!p.get("isolation").asText().isEmpty()) settings.put("isolation.level", "read_" + p.get("isolation").asText());
+        try (KafkaConsumer<byte[], byte[]> c = consumer(settings)) {
             TopicPartition tp = new TopicPartition(topic, p.get("partition").asInt());
             c.assign(List.of(tp));
             if (p.get("time").isNull()) {

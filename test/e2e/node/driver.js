@@ -4,6 +4,8 @@
 // its version and a class: one async method per call, its parameters in one
 // object, and join({ member, group, topic, instance, cooperative }, emit), which
 // returns a member with async commit() and close(), and emits each record.
+// transactor(id) returns a producer with a transactional id: send(topic, records)
+// in the open transaction or a new one, end(commit), close().
 // Records have buffers or null, headers as [key, value], time as a number. An
 // error with the property refusal is the broker's: its code.
 
@@ -28,8 +30,19 @@ function fromJSON (r) {
   return { ...r, key: decode(r.key), value: decode(r.value), headers: r.headers.map(([k, v]) => [decode(k), decode(v)]) }
 }
 
+const transactors = {}
+
 async function handle (client, members, op, params) {
   switch (op) {
+    case 'transactor_open':
+      transactors[params.producer] = await client.transactor(params.transactional)
+      return null
+    case 'transactor_send':
+      return await transactors[params.producer].send(params.topic, params.records.map(fromJSON))
+    case 'transactor_end':
+      return await transactors[params.producer].end(params.commit)
+    case 'transactor_close':
+      return await transactors[params.producer].close()
     case 'join': {
       const name = params.member
       members[name] = await client.join(params,

@@ -49,6 +49,36 @@ function record (partition, m) {
   return { partition, offset: m.offset, key: m.key, value: m.value, headers, time: m.timestamp }
 }
 
+function toMessages (records) {
+  return records.map((r) => ({ partition: r.partition, key: r.key, value: r.value, headers: toHeaders(r.headers), timestamp: String(r.time) }))
+}
+
+class Transactor {
+  constructor (producer) {
+    this.producer = producer
+  }
+
+  async send (topic, records) {
+    this.open ??= await refusals(this.producer.transaction())
+    await refusals(this.open.send({ topic, acks: -1, messages: toMessages(records) }))
+  }
+
+  async offsets (group, topic, ends) {
+    const partitions = [...ends].map(([partition, offset]) => ({ partition, offset }))
+    await refusals(this.open.sendOffsets({ consumerGroupId: group, topics: [{ topic, partitions }] }))
+  }
+
+  async end (commit) {
+    const transaction = this.open
+    this.open = undefined
+    await refusals(commit ? transaction.commit() : transaction.abort())
+  }
+
+  async close () {
+    await this.producer.disconnect()
+  }
+}
+
 class Client {
   constructor (address, name) {
     this.kafka = new Kafka({ clientId: name, brokers: [address], logLevel: logLevel.ERROR })
@@ -109,7 +139,7 @@ class Client {
     const producer = this.kafka.producer({ idempotent, maxInFlightRequests: idempotent ? 1 : undefined })
     await producer.connect()
     try {
-      const messages = records.map((r) => ({ partition: r.partition, key: r.key, value: r.value, headers: toHeaders(r.headers), timestamp: String(r.time) }))
+      const messages = toMessages(records)
       // All messages of a call become one batch: large ones go alone.
       const large = records.some((r) => r.value?.length > 100_000)
       for (const batch of large ? messages.map((m) => [m]) : [messages]) {
@@ -121,12 +151,12 @@ class Client {
   }
 
   // read is a group of its own: kafkajs has no other way.
-  async read ({ topic, partition, offset, time, reset, n }) {
+  async read ({ topic, partition, offset, time, reset, isolation, n }) {
     if (time !== null) {
       const offsets = await this.admin((a) => a.fetchTopicOffsetsByTimestamp(topic, time))
       offset = offsets.find((o) => o.partition === partition).offset
     }
-    const consumer = this.kafka.consumer({ groupId: `${topic}.read.${this.reads++}`, heartbeatInterval: 500, maxWaitTimeInMs: 100 })
+    const consumer = this.kafka.consumer({ groupId: `${topic}.read.${this.reads++}`, heartbeatInterval: 500, maxWaitTimeInMs: 100, readUncommitted: isolation === 'uncommitted' })
     await consumer.connect()
     try {
       await consumer.subscribe({ topic, fromBeginning: reset !== 'latest' })
@@ -145,6 +175,42 @@ class Client {
       return out
     } finally {
       await consumer.disconnect()
+    }
+  }
+
+  async transactor (transactionalId) {
+    const producer = this.kafka.producer({ transactionalId, idempotent: true, maxInFlightRequests: 1 })
+    await producer.connect()
+    return new Transactor(producer)
+  }
+
+  async pipe ({ transactional, group, from, to, n, commit }) {
+    const x = await this.transactor(transactional)
+    const consumer = this.kafka.consumer({ groupId: group, heartbeatInterval: 500, maxWaitTimeInMs: 100, readUncommitted: false })
+    await consumer.connect()
+    try {
+      await consumer.subscribe({ topic: from, fromBeginning: true })
+      await new Promise((resolve, reject) => {
+        consumer.on(consumer.events.CRASH, ({ payload }) => reject(payload.error))
+        consumer.run({
+          autoCommit: false,
+          eachBatchAutoResolve: false,
+          partitionsConsumedConcurrently: 1,
+          eachBatch: async ({ batch, resolveOffset, isRunning, isStale }) => {
+            if (!isRunning() || isStale() || n <= 0) return
+            const out = batch.messages.map((m) => ({ ...record(batch.partition, m), value: Buffer.concat([m.value, Buffer.from('!')]), time: m.timestamp }))
+            await x.send(to, out)
+            await x.offsets(group, from, new Map([[batch.partition, String(BigInt(batch.lastOffset()) + 1n)]]))
+            await x.end(commit)
+            resolveOffset(batch.lastOffset())
+            n -= out.length
+            if (n <= 0) resolve()
+          }
+        }).catch(reject)
+      })
+    } finally {
+      await consumer.disconnect()
+      await x.close()
     }
   }
 

@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import KafkaError, ProducerFenced, for_code
 
 import driver
 
@@ -25,7 +25,8 @@ def blocking(f):
         try:
             return asyncio.run_coroutine_threadsafe(f(*args, **kwargs), loop).result()
         except KafkaError as e:
-            raise driver.Refused(getattr(e, "errno", 0) or 0, repr(e)) from e
+            code = 90 if isinstance(e, ProducerFenced) else getattr(e, "errno", 0) or 0
+            raise driver.Refused(code, repr(e)) from e
 
     return g
 
@@ -61,6 +62,29 @@ class Member:
     @blocking
     async def close(self):
         await self.consumer.stop()
+
+
+class Transactor:
+    def __init__(self, producer):
+        self.producer, self.open = producer, False
+
+    async def write(self, topic, records):
+        if not self.open:
+            await self.producer.begin_transaction()
+        self.open = True
+        sent = [await self.producer.send(topic, partition=p, key=k, value=v, headers=h, timestamp_ms=ts) for p, k, v, h, ts in records]
+        for s in sent:
+            await s
+
+    async def finish(self, commit):
+        self.open = False
+        await (self.producer.commit_transaction() if commit else self.producer.abort_transaction())
+
+    send, end = blocking(write), blocking(finish)
+
+    @blocking
+    async def close(self):
+        await self.producer.stop()
 
 
 class Client:
@@ -126,9 +150,37 @@ class Client:
         finally:
             await producer.stop()
 
+    async def open(self, transactional):
+        producer = AIOKafkaProducer(**self.settings, transactional_id=transactional, linger_ms=5)
+        await producer.start()
+        return Transactor(producer)
+
+    transactor = blocking(open)
+
     @blocking
-    async def read(self, topic, partition, offset, time, reset, n):
-        consumer = AIOKafkaConsumer(**self.settings, auto_offset_reset=reset, fetch_max_wait_ms=100)
+    async def pipe(self, transactional, group, to, n, commit, **source):
+        x = await self.open(transactional)
+        consumer = AIOKafkaConsumer(
+            source["from"], **self.settings, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
+            isolation_level="read_committed", heartbeat_interval_ms=500, fetch_max_wait_ms=100)
+        await consumer.start()
+        try:
+            while n > 0:
+                out, ends = driver.transform(records(await consumer.getmany(timeout_ms=200)))
+                if not out:
+                    continue
+                await x.write(to, out)
+                await x.producer.send_offsets_to_transaction({TopicPartition(source["from"], p): o for p, o in ends.items()}, group)
+                await x.finish(commit)
+                n -= len(out)
+        finally:
+            await consumer.stop()
+            await x.producer.stop()
+
+    @blocking
+    async def read(self, topic, partition, offset, time, reset, isolation, n):
+        level = {"isolation_level": "read_" + isolation} if isolation else {}
+        consumer = AIOKafkaConsumer(**self.settings, **level, auto_offset_reset=reset, fetch_max_wait_ms=100)
         await consumer.start()
         try:
             tp = TopicPartition(topic, partition)

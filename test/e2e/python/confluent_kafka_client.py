@@ -45,6 +45,41 @@ class Member:
         self.consumer.close()
 
 
+class Transactor:
+    def __init__(self, settings, transactional):
+        self.producer = Producer(settings | {"transactional.id": transactional, "linger.ms": 5})
+        self.producer.init_transactions(30)
+        self.open = False
+
+    @refusals
+    def send(self, topic, records):
+        if not self.open:
+            self.producer.begin_transaction()
+        self.open = True
+        produce(self.producer, topic, records)
+
+    @refusals
+    def end(self, commit):
+        self.open = False
+        if commit:
+            self.producer.commit_transaction(30)
+        else:
+            self.producer.abort_transaction(30)
+
+    def close(self):
+        del self.producer
+
+
+def produce(producer, topic, records):
+    failed = []
+    for p, k, v, h, ts in records:
+        producer.produce(topic, partition=p, key=k, value=v, headers=h, timestamp=ts, on_delivery=lambda err, _: err and failed.append(err))
+    left = producer.flush(30)
+    if failed:
+        raise KafkaException(failed[0])
+    assert not left, f"{left} not delivered"
+
+
 class Client:
     def __init__(self, address, name):
         self.settings = {"bootstrap.servers": address, "client.id": name}
@@ -88,18 +123,36 @@ class Client:
 
     @refusals
     def produce(self, topic, codec, idempotent, records):
-        failed = []
-        producer = Producer(self.settings | {"compression.type": codec, "enable.idempotence": idempotent, "acks": "all", "linger.ms": 5})
-        for p, k, v, h, ts in records:
-            producer.produce(topic, partition=p, key=k, value=v, headers=h, timestamp=ts, on_delivery=lambda err, _: err and failed.append(err))
-        left = producer.flush(30)
-        if failed:
-            raise KafkaException(failed[0])
-        assert not left, f"{left} not delivered"
+        produce(Producer(self.settings | {"compression.type": codec, "enable.idempotence": idempotent, "acks": "all", "linger.ms": 5}), topic, records)
 
     @refusals
-    def read(self, topic, partition, offset, time, reset, n):
-        consumer = Consumer(self.settings | {"group.id": "unused", "enable.auto.commit": False, "auto.offset.reset": "error" if reset == "none" else reset})
+    def transactor(self, transactional):
+        return Transactor(self.settings, transactional)
+
+    @refusals
+    def pipe(self, transactional, group, to, n, commit, **source):
+        x = Transactor(self.settings, transactional)
+        consumer = Consumer(self.settings | {
+            "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest", "isolation.level": "read_committed", "heartbeat.interval.ms": 500})
+        try:
+            consumer.subscribe([source["from"]])
+            while n > 0:
+                out, ends = driver.transform(record(m) for m in consumer.consume(100, 0.2))
+                if not out:
+                    continue
+                x.send(to, out)
+                x.producer.send_offsets_to_transaction([TopicPartition(source["from"], p, o) for p, o in ends.items()], consumer.consumer_group_metadata())
+                x.end(commit)
+                n -= len(out)
+        finally:
+            consumer.close()
+
+    @refusals
+    def read(self, topic, partition, offset, time, reset, isolation, n):
+        consumer = Consumer(
+            self.settings
+            | {"group.id": "unused", "enable.auto.commit": False, "auto.offset.reset": "error" if reset == "none" else reset}
+            | ({"isolation.level": "read_" + isolation} if isolation else {}))
         try:
             tp = TopicPartition(topic, partition, offset)
             if time is not None:

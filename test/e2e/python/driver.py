@@ -8,6 +8,10 @@ and join(group, topic, instance, cooperative), which returns a member:
   commit()  commits what poll has returned
   close()   ends the member
 
+transactor(transactional) returns a producer with a transactional id: send(topic,
+records) in the open transaction or a new one, end(commit), close(); and pipe
+copies from one topic to another: see transform().
+
 read returns records as poll does: (partition, offset, key, value, headers,
 time in ms). A Refused is an error of the broker with its code.
 """
@@ -46,6 +50,15 @@ def to_json(r):
     partition, offset, key, value, headers, time = r
     headers = [[encode(k.encode()), encode(v)] for k, v in headers or []]
     return {"partition": partition, "offset": offset, "key": encode(key), "value": encode(value), "headers": headers, "time": time}
+
+
+def transform(records):
+    """What a pipe writes for what it has read, and the offsets after it."""
+    out, ends = [], {}
+    for partition, offset, key, value, headers, time in records:
+        out.append((partition, key, value + b"!", headers, time))
+        ends[partition] = offset + 1
+    return out, ends
 
 
 def from_json(r):
@@ -89,6 +102,9 @@ class Member(threading.Thread):
             raise error
 
 
+transactors = {}
+
+
 def handle(client, members, op, params):
     if op == "join":
         name = params.pop("member")
@@ -103,6 +119,14 @@ def handle(client, members, op, params):
     elif op == "produce":
         params["records"] = [from_json(r) for r in params["records"]]
         client.produce(**params)
+    elif op.startswith("transactor_"):
+        name = params.pop("producer")
+        if op == "transactor_open":
+            transactors[name] = client.transactor(**params)
+            return
+        if op == "transactor_send":
+            params["records"] = [from_json(r) for r in params["records"]]
+        getattr(transactors[name], op.removeprefix("transactor_"))(**params)
     elif op == "read":
         return [to_json(r) for r in client.read(**params)]
     else:

@@ -48,6 +48,38 @@ class Member:
         self.consumer.close(autocommit=False)
 
 
+class Transactor:
+    def __init__(self, settings, transactional):
+        self.producer = KafkaProducer(**settings, transactional_id=transactional, linger_ms=5)
+        self.producer.init_transactions()
+        self.open = False
+
+    @refusals
+    def send(self, topic, records):
+        if not self.open:
+            self.producer.begin_transaction()
+        self.open = True
+        produce(self.producer, topic, records)
+
+    @refusals
+    def end(self, commit):
+        self.open = False
+        if commit:
+            self.producer.commit_transaction()
+        else:
+            self.producer.abort_transaction()
+
+    def close(self):
+        self.producer.close(timeout=0)
+
+
+def produce(producer, topic, records):
+    sent = [producer.send(topic, partition=p, key=k, value=v, headers=h, timestamp_ms=ts) for p, k, v, h, ts in records]
+    producer.flush()
+    for s in sent:
+        s.get(timeout=30)
+
+
 class Client:
     def __init__(self, address, name):
         self.settings = {"bootstrap_servers": address, "client_id": name}
@@ -101,16 +133,38 @@ class Client:
     def produce(self, topic, codec, idempotent, records):
         producer = KafkaProducer(**self.settings, acks="all", enable_idempotence=idempotent, compression_type=None if codec == "none" else codec, linger_ms=5)
         try:
-            sent = [producer.send(topic, partition=p, key=k, value=v, headers=h, timestamp_ms=ts) for p, k, v, h, ts in records]
-            producer.flush()
-            for s in sent:
-                s.get(timeout=30)
+            produce(producer, topic, records)
         finally:
             producer.close()
 
     @refusals
-    def read(self, topic, partition, offset, time, reset, n):
-        consumer = KafkaConsumer(**self.settings, auto_offset_reset=reset, fetch_max_wait_ms=100)
+    def transactor(self, transactional):
+        return Transactor(self.settings, transactional)
+
+    @refusals
+    def pipe(self, transactional, group, to, n, commit, **source):
+        x = Transactor(self.settings, transactional)
+        consumer = KafkaConsumer(
+            source["from"], **self.settings, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
+            isolation_level="read_committed", heartbeat_interval_ms=500, fetch_max_wait_ms=100)
+        try:
+            while n > 0:
+                out, ends = driver.transform(records(consumer.poll(timeout_ms=200)))
+                if not out:
+                    continue
+                x.send(to, out)
+                offsets = {TopicPartition(source["from"], p): OffsetAndMetadata(o, "", -1) for p, o in ends.items()}
+                x.producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+                x.end(commit)
+                n -= len(out)
+        finally:
+            consumer.close(autocommit=False)
+            x.producer.close()
+
+    @refusals
+    def read(self, topic, partition, offset, time, reset, isolation, n):
+        level = {"isolation_level": "read_" + isolation} if isolation else {}
+        consumer = KafkaConsumer(**self.settings, **level, auto_offset_reset=reset, fetch_max_wait_ms=100)
         try:
             tp = TopicPartition(topic, partition)
             consumer.assign([tp])

@@ -128,14 +128,25 @@ func Node(t testing.TB, script string, args ...string) Run {
 // Java is a run of test/e2e/java/Client.java on a line of the Java client.
 func Java(t testing.TB, line string, args ...string) Run {
 	t.Helper()
+	return javaProgram(t, line, "Client", args)
+}
+
+// Streams is a run of test/e2e/java/streams/WordCount.java.
+func Streams(t testing.TB, args ...string) Run {
+	t.Helper()
+	return javaProgram(t, "streams", "WordCount", args)
+}
+
+func javaProgram(t testing.TB, name, class string, args []string) Run {
+	t.Helper()
 	java, err := exec.LookPath("java")
 	if err != nil {
 		Missing(t, "%v", err)
 	}
-	dir := installed(t, "java-"+line)
+	dir := installed(t, "java-"+name)
 	return Run{Path: java, Args: append([]string{
 		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-		"-cp", dir + "/classes:" + dir + "/libs/*", "Client",
+		"-cp", dir + "/classes:" + dir + "/libs/*", class,
 	}, args...)}
 }
 
