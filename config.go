@@ -54,7 +54,7 @@ type config struct {
 	Advertised string   `key:"advertised-address" show:"plain" doc:"host:port that clients are told, where it differs from host and port (port mapping, load balancer)."`
 	Port       int      `key:"port" default:"9092" range:"0..65535" show:"plain" doc:"Kafka port; 0 takes a free one."`
 	Bind       []string `key:"bind" show:"plain" doc:"Addresses to listen on for Kafka, comma separated, each host or host:port. Empty: all interfaces."`
-	NodeID     nodeID   `key:"node-id" default:"-1" range:"-1..2147483647" show:"plain" kafka:"node.id,broker.id" doc:"Fixed node id from 1, or the name of a pod of a StatefulSet ($(POD_NAME)), whose ordinal plus one is taken: stream-0 is node 1. -1: a free one is leased, the lowest. A gateway whose id belongs to one that lives does not start."`
+	NodeID     nodeID   `key:"node-id" default:"-1" range:"-1..2147483647" show:"plain" kafka:"node.id,broker.id" doc:"Fixed node id from 1, or the name of a pod of a StatefulSet ($(POD_NAME)), whose ordinal plus one is taken: stream-0 is node 1. -1: a free one is leased, the lowest, or with address-mode per-gateway the one that its address had last. A gateway whose id belongs to one that lives does not start."`
 
 	AddressMode string `key:"address-mode" default:"shared" oneof:"shared per-gateway" show:"plain" doc:"How clients reach the gateways of one cluster. shared: one address for all of them, behind which any may answer; clients see one broker, id 1. per-gateway: each has an address of its own (host or advertised-address) and is a broker under its node id; leaders and coordinators are spread over those that live. All gateways of a cluster must run in the same mode. The nodes of a cluster of embedded servers run per-gateway unless told otherwise."`
 

@@ -250,6 +250,18 @@ func (c *Cluster) pick(ctx context.Context) (int32, pubsub.Rev, error) {
 		rev, err := c.claim(ctx, c.cfg.Node, keys[c.cfg.Node])
 		return c.cfg.Node, rev, err
 	}
+	// In this mode clients see ids with addresses, and remember them.
+	sticky := c.cfg.Mode == PerGateway && !c.cfg.Alone
+	if sticky {
+		if v, ok := c.former(keys); ok {
+			switch rev, err := c.claim(ctx, v.node, v.Value); {
+			case err == nil:
+				return v.node, rev, nil
+			case !errors.Is(err, ErrNodeTaken):
+				return 0, 0, err
+			}
+		}
+	}
 	// Ids whose holder is certainly gone first, so that restarts keep ids low.
 	for node := int32(1); ; node++ {
 		v, ok := keys[node]
@@ -257,7 +269,7 @@ func (c *Cluster) pick(ctx context.Context) (int32, pubsub.Rev, error) {
 			return node, 0, nil
 		}
 		p, err := decode(v.Key, nil2json(v))
-		if err != nil {
+		if err != nil || sticky && p.Mode == PerGateway && !c.forgotten(v) {
 			continue
 		}
 		if p.State != Alive || c.cfg.Alone {
@@ -272,6 +284,33 @@ func (c *Cluster) pick(ctx context.Context) (int32, pubsub.Rev, error) {
 			return node, v.Rev, nil
 		}
 	}
+}
+
+// clientMemory is for how long clients may go on taking a node id for the address
+// that they were told with it: three times Kafka's default of metadata.max.age.ms.
+// Some look an address up by the id alone: franz-go asks for a coordinator, is told
+// an id that it has an address for, and goes there as often as it is sent away.
+const clientMemory = 15 * time.Minute
+
+// forgotten reports that a key is so old that its id may get another address.
+func (c *Cluster) forgotten(v pubsub.Value) bool {
+	return c.now().Sub(v.Time) >= clientMemory
+}
+
+// former finds the key of the gateway that had our address last.
+func (c *Cluster) former(keys map[int32]pubsub.Value) (f formerKey, ok bool) {
+	for node, v := range keys {
+		p, err := decode(v.Key, nil2json(v))
+		if err == nil && p.Host == c.cfg.Host && p.Port == c.cfg.Port && p.Mode == PerGateway && (!ok || v.Rev > f.Rev) {
+			f, ok = formerKey{node, v}, true
+		}
+	}
+	return f, ok
+}
+
+type formerKey struct {
+	node int32
+	pubsub.Value
 }
 
 // claim gets the revision at which a fixed node id may be taken.

@@ -226,7 +226,7 @@ func (c *Cluster) bury(ctx context.Context) {
 		if node == c.self.Node || s.State != Alive || s.since.IsZero() || atLeast(s.since, c.settled) < c.cfg.TTL {
 			continue
 		}
-		r := record{V: recordVersion, Incarnation: s.Incarnation, State: Dead, Host: s.Host, Port: s.Port}
+		r := record{V: recordVersion, Incarnation: s.Incarnation, State: Dead, Host: s.Host, Port: s.Port, Mode: s.Mode}
 		dead = append(dead, body{keyOf(node), r.encode(), s.rev})
 	}
 	c.mu.Unlock()
