@@ -28,7 +28,7 @@ func TestChaos(t *testing.T) {
 		for _, replicas := range []int{1, 3} {
 			t.Run(fmt.Sprintf("R%d", replicas), func(t *testing.T) {
 				t.Parallel()
-				breakWorld(t, seed, shape{gateways: 2, replicas: replicas, mode: shared}, 12*time.Second, 4*time.Second, time.Second, false)
+				breakWorld(t, seed, shape{gateways: 2, replicas: replicas, mode: shared}, 12*time.Second, 4*time.Second, time.Second, false, false)
 			})
 		}
 		return
@@ -36,7 +36,47 @@ func TestChaos(t *testing.T) {
 	s := shape{gateways: number(t, "CHAOS_GATEWAYS", 3), replicas: number(t, "CHAOS_REPLICAS", 1), mode: cmp.Or(os.Getenv("CHAOS_MODE"), shared), sticky: os.Getenv("CHAOS_STICKY") == "yes"}
 	limit := time.Duration(number(t, "CHAOS_MINUTES", 30)) * time.Minute
 	frozen := time.Duration(number(t, "CHAOS_FREEZE", 30)) * time.Second
-	breakWorld(t, seed, s, limit, frozen, 3*time.Second, os.Getenv("CHAOS_JUDGE") != "no")
+	breakWorld(t, seed, s, limit, frozen, 3*time.Second, os.Getenv("CHAOS_TXN") == "true", os.Getenv("CHAOS_JUDGE") != "no")
+}
+
+// TestTransactionsElsewhere has the clients of a run with transactions work on
+// brokers that are there, named by CHAOS_BROKERS, with no faults but workers that
+// are replaced: on Apache Kafka it shows what they should see.
+func TestTransactionsElsewhere(t *testing.T) {
+	seeds := os.Getenv("CHAOS_BROKERS")
+	if seeds == "" {
+		t.Log("CHAOS_BROKERS names none")
+		return
+	}
+	w := &world{shape: shape{replicas: 1}, seeds: strings.Split(seeds, ",")}
+	watch := newWatch(w)
+	l := newEtl(t, w, watch, fmt.Sprintf("etl-%d", time.Now().UnixNano()), number(t, "CHAOS_SEED", 1))
+	l.waitBegun()
+	random := rand.New(rand.NewPCG(l.seed, 0))
+	until := time.Now().Add(time.Duration(number(t, "CHAOS_MINUTES", 1)) * time.Minute)
+	for time.Now().Before(until) && !t.Failed() {
+		watch.end(watch.begin(moveMember, l.replace(random.IntN(1<<30), random.IntN(1<<30))))
+		rest(t, time.Second)
+	}
+	// Not judged: Apache Kafka looks for transactions that are too old every 10 s.
+	l.finish(0, false)
+	watch.report(t, false)
+}
+
+// clients are what a world is broken under, for one round.
+type clients interface {
+	// waitBegun waits until every client has got through once.
+	waitBegun()
+	// progress waits until n more records are through on every partition, and
+	// returns how long that took.
+	progress(n int64) time.Duration
+	// streams are those whose leaders may be asked to step down.
+	streams() []string
+	// replace ends one of them and starts another in its place, chosen by two
+	// numbers of any size, and says which.
+	replace(n, m int) string
+	// finish ends the round, when all faults are over, and checks it.
+	finish(seed int, judge bool)
 }
 
 func number(t *testing.T, name string, otherwise int) int {
@@ -51,24 +91,28 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// breakWorld is one run. judge holds stalls against the limits, for which the
+// breakWorld is one run, under producers and groups or under transactions. judge holds stalls against the limits, for which the
 // machine must not be busy with something else.
-func breakWorld(t *testing.T, seed int, s shape, limit, frozen, pause time.Duration, judge bool) {
+func breakWorld(t *testing.T, seed int, s shape, limit, frozen, pause time.Duration, transactions, judge bool) {
 	t.Logf("seed %d: %d gateways, %s address mode, %d NATS servers, %v", seed, s.gateways, s.mode, s.replicas, limit)
 	w := newWorld(t, s)
-	watch := newWatch()
+	watch := newWatch(w)
 	c := &chaos{t: t, w: w, watch: watch, random: rand.New(rand.NewPCG(uint64(seed), 0)), freeze: frozen, pause: pause}
 	until := time.Now().Add(limit)
 	for n := 0; time.Now().Before(until) && !t.Failed(); n++ {
-		l := newLoad(t, w, watch, fmt.Sprintf("chaos%d", n))
+		var l clients
+		if transactions {
+			l = newEtl(t, w, watch, fmt.Sprintf("etl%d", n), seed+n)
+		} else {
+			l = newLoad(t, w, watch, fmt.Sprintf("chaos%d", n))
+		}
 		l.waitBegun()
 		end := time.Now().Add(round)
 		if until.Before(end.Add(round / 3)) {
 			end = until
 		}
 		c.run(l, end, n%2 == 1)
-		l.finish()
-		check(t, &l.rec, seed, l.topic)
+		l.finish(seed, judge)
 	}
 	watch.report(t, judge)
 }
@@ -84,16 +128,21 @@ func check(t *testing.T, rec *history.Recorder, seed int, name string) {
 	if !t.Failed() {
 		return
 	}
+	if err := h.Save(keepAs(t, seed, name) + ".history.gz"); err != nil {
+		t.Error(err)
+	}
+}
+
+// keepAs is where to keep what a failed run has seen, without an ending.
+func keepAs(t *testing.T, seed int, name string) string {
 	commit, err := exec.Command("git", "-C", testkit.Root(), "describe", "--always", "--dirty").Output()
 	if err != nil {
 		commit = []byte("unknown")
 	}
-	file := filepath.Join(kept, fmt.Sprintf("%s-seed%d-%s-%s-%s.history.gz",
+	file := filepath.Join(kept, fmt.Sprintf("%s-seed%d-%s-%s-%s",
 		strings.ReplaceAll(t.Name(), "/", "-"), seed, name, strings.TrimSpace(string(commit)), time.Now().Format("0102-150405")))
-	if err := h.Save(file); err != nil {
-		t.Error(err)
-	}
 	t.Logf("kept: %s", file)
+	return file
 }
 
 // TestKept checks a history that a failed run has kept: CHAOS_HISTORY names it.

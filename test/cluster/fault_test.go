@@ -22,13 +22,13 @@ const patience = time.Minute
 // checked.
 func under(t *testing.T, s shape, faults func(w *world, l *load)) {
 	t.Helper()
-	w, watch := newWorld(t, s), newWatch()
+	w := newWorld(t, s)
+	watch := newWatch(w)
 	l := newLoad(t, w, watch, "fault")
 	l.waitBegun()
 	faults(w, l)
 	w.heal(t)
-	l.finish()
-	check(t, &l.rec, 0, l.topic)
+	l.finish(0, false)
 	watch.report(t, false)
 	watch.within(t, patience)
 }

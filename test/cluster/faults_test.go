@@ -89,7 +89,7 @@ func (c *chaos) pick() string {
 
 // run does faults until the time is over, and then ends all of them. alone leaves
 // each to itself.
-func (c *chaos) run(l *load, until time.Time, alone bool) {
+func (c *chaos) run(l clients, until time.Time, alone bool) {
 	for time.Now().Before(until) && !c.t.Failed() {
 		c.one(l)
 		c.endDue(c.between(c.pause/10, c.pause))
@@ -105,7 +105,7 @@ func (c *chaos) run(l *load, until time.Time, alone bool) {
 }
 
 // calm waits until all is over and well, so that what is slow next has one cause.
-func (c *chaos) calm(l *load) {
+func (c *chaos) calm(l clients) {
 	for len(c.later) > 0 {
 		c.endDue(time.Until(c.later[0].at))
 	}
@@ -153,7 +153,7 @@ func (c *chaos) last(d time.Duration, nats bool, end func()) {
 
 // one does one fault, if the cluster can bear it now: one gateway is always left
 // alone, and a majority of the NATS servers.
-func (c *chaos) one(l *load) {
+func (c *chaos) one(l clients) {
 	kind := c.pick()
 	gs := c.w.running()
 	n, m := c.random.IntN(1<<30), c.random.IntN(1<<30)
@@ -235,19 +235,14 @@ func (c *chaos) one(l *load) {
 			c.watch.end(f)
 		})
 	case stepDown:
-		streams := []string{"KV_kafka-consumer-offsets", "KV_kafka-gateways", "KV_kafka-partitions", "KV_kafka-topics"}
-		for p := range partitions {
-			streams = append(streams, fmt.Sprintf("kafka-%s-%d", l.topic, p))
-		}
+		streams := l.streams()
 		f := c.watch.begin(kind, streams[n%len(streams)])
 		if err := c.w.stepDown(c.t.Context(), f.what); err != nil {
 			c.t.Logf("%s does not step down: %v", f.what, err)
 		}
 		c.watch.end(f)
 	case moveMember:
-		f := c.watch.begin(kind, groupKinds[n%len(groupKinds)])
-		l.replace(f.what, m%2)
-		c.watch.end(f)
+		c.watch.end(c.watch.begin(kind, l.replace(n, m)))
 	}
 }
 
@@ -386,7 +381,8 @@ func (w *world) leader(t *testing.T, stream string) (s *testkit.NATSServer) {
 }
 
 // replace ends a member of a group in good order and starts another.
-func (l *load) replace(kind string, i int) {
+func (l *load) replace(n, m int) string {
+	kind, i := groupKinds[n%len(groupKinds)], m%2
 	place := fmt.Sprintf("%s %d", kind, i)
 	l.mu.Lock()
 	var old *member
@@ -403,6 +399,7 @@ func (l *load) replace(kind string, i int) {
 		old.stop()
 	}
 	l.join(kind, i)
+	return kind
 }
 
 // rest waits.

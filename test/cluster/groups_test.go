@@ -32,6 +32,7 @@ type member struct {
 	instance string
 	group    string
 	cl       *kgo.Client
+	waits    waits
 	stop     context.CancelFunc
 	ended    bool // guarded by load.mu: another has its place
 
@@ -51,7 +52,7 @@ func (l *load) join(kind string, i int) {
 		kgo.ConsumerGroup(m.group), kgo.ConsumeTopics(l.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.ClientID(fmt.Sprintf("%s-%d", kind, i)), kgo.SessionTimeout(45 * time.Second), kgo.RebalanceTimeout(20 * time.Second), kgo.HeartbeatInterval(500 * time.Millisecond),
 		kgo.FetchMaxWait(time.Second), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
-		kgo.OnPartitionsAssigned(m.given), kgo.OnPartitionsRevoked(m.taken), kgo.OnPartitionsLost(m.taken),
+		kgo.OnPartitionsAssigned(m.given), kgo.OnPartitionsRevoked(m.taken), kgo.OnPartitionsLost(m.taken), kgo.WithHooks(&m.waits),
 	}
 	switch kind {
 	case "eager":
@@ -184,7 +185,7 @@ func (m *member) commit(ctx context.Context, fetches kgo.Fetches) {
 			break
 		}
 	}
-	m.l.watch.took(opCommit, began, m.name)
+	m.l.watch.took(opCommit, began, m.name, &m.waits)
 }
 
 // askCommitted asks again and again what is committed.

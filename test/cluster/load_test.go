@@ -65,10 +65,22 @@ type record struct {
 	offset    int64
 }
 
-// client is a franz-go client that goes on for as long as a fault may last.
-func (l *load) client(o ...kgo.Opt) *kgo.Client {
-	cl, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(l.w.seeds...),
+// client is newClient for this load.
+func (l *load) client(o ...kgo.Opt) *kgo.Client { return newClient(l.t, l.w, o...) }
+
+// newClient makes a franz-go client that goes on for as long as a fault may last.
+func newClient(t *testing.T, w *world, o ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(clientOpts(w, o...)...)
+	if err != nil {
+		t.Error(err)
+	}
+	return cl
+}
+
+func clientOpts(w *world, o ...kgo.Opt) []kgo.Opt {
+	return append([]kgo.Opt{
+		kgo.SeedBrokers(w.seeds...),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
 		kgo.RequestRetries(10_000),
 		kgo.RetryTimeout(lastWords),
@@ -76,11 +88,7 @@ func (l *load) client(o ...kgo.Opt) *kgo.Client {
 		kgo.AlwaysRetryEOF(),
 		kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.DialTimeout(2 * time.Second),
-	}, o...)...)
-	if err != nil {
-		l.t.Error(err)
-	}
-	return cl
+	}, o...)
 }
 
 // newLoad makes the topic and starts the clients.
@@ -165,7 +173,8 @@ func (l *load) log(p int32) history.Log { return history.Log{Topic: l.topic, Par
 // produce sends until stop, each record to the next partition, and waits for the
 // acknowledgement of all.
 func (l *load) produce(name string) {
-	cl := l.client(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0), kgo.MaxBufferedRecords(5000), kgo.StopProducerOnDataLossDetected())
+	var at waits
+	cl := l.client(kgo.WithHooks(&at), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0), kgo.MaxBufferedRecords(5000), kgo.StopProducerOnDataLossDetected())
 	defer cl.Close()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(l.ctx))
 	defer cancel()
@@ -198,7 +207,7 @@ func (l *load) produce(name string) {
 				return
 			}
 			now := time.Now()
-			l.watch.note(opProduce, began, now.Sub(began), fmt.Sprintf("partition %d, offset %d", p, r.Offset))
+			l.watch.note(opProduce, began, now.Sub(began), fmt.Sprintf("partition %d, offset %d", p, r.Offset), &at)
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.sent++
@@ -217,7 +226,8 @@ func (l *load) follow(ctx context.Context) {
 		at[l.topic][p] = kgo.NewOffset().AtStart()
 		l.rec.Seek(history.Seek{Consumer: "reader", Log: l.log(p), Offset: 0})
 	}
-	cl := l.client(kgo.ConsumePartitions(at), kgo.FetchMaxWait(time.Second), kgo.FetchMinBytes(1))
+	var where waits
+	cl := l.client(kgo.WithHooks(&where), kgo.ConsumePartitions(at), kgo.FetchMaxWait(time.Second), kgo.FetchMinBytes(1))
 	defer cl.Close()
 	for ctx.Err() == nil {
 		span := l.rec.Begin()
@@ -230,7 +240,7 @@ func (l *load) follow(ctx context.Context) {
 			for _, r := range f.Records {
 				k := record{r.Partition, r.Offset}
 				if acked, ok := l.acked[k]; ok {
-					l.watch.note(opFetch, acked, now.Sub(acked), fmt.Sprintf("partition %d, offset %d", r.Partition, r.Offset))
+					l.watch.note(opFetch, acked, now.Sub(acked), fmt.Sprintf("partition %d, offset %d", r.Partition, r.Offset), &where)
 					delete(l.acked, k)
 				}
 				l.read[r.Partition] = r.Offset + 1
@@ -243,14 +253,18 @@ func (l *load) follow(ctx context.Context) {
 // errors are what no client may be told, whatever happens to the cluster. That a
 // session of a group has ended is no error to a client that joins again.
 func (l *load) errors(ctx context.Context, who string, f kgo.Fetches) {
+	fetchErrors(l.t, l.watch, ctx, who, f)
+}
+
+func fetchErrors(t *testing.T, w *watch, ctx context.Context, who string, f kgo.Fetches) {
 	f.EachError(func(_ string, p int32, err error) {
 		var session *kgo.ErrGroupSession
 		if errors.As(err, &session) {
-			l.watch.took(opSession, time.Now(), who)
+			w.took(opSession, time.Now(), who, nil)
 			return
 		}
 		if ctx.Err() == nil && !errors.Is(err, context.Canceled) {
-			l.t.Errorf("%s: partition %d: %v", who, p, err)
+			t.Errorf("%s: partition %d: %v", who, p, err)
 		}
 	})
 }
@@ -271,7 +285,7 @@ func (l *load) polled(who string, span history.Span, fetches kgo.Fetches) {
 
 // finish ends the load, reads everything again and has the history checked. All
 // faults must be over.
-func (l *load) finish() {
+func (l *load) finish(seed int, _ bool) {
 	t := l.t
 	t.Helper()
 	l.stopProducing()
@@ -301,6 +315,16 @@ func (l *load) finish() {
 	l.endReading()
 	l.final(ends)
 	t.Logf("%s: %d records acknowledged, ends %v", l.topic, sent, ends)
+	check(t, &l.rec, seed, l.topic)
+}
+
+// streams are those whose leaders may be asked to step down.
+func (l *load) streams() []string {
+	names := []string{"KV_kafka-consumer-offsets", "KV_kafka-gateways", "KV_kafka-partitions", "KV_kafka-topics"}
+	for p := range partitions {
+		names = append(names, fmt.Sprintf("kafka-%s-%d", l.topic, p))
+	}
+	return names
 }
 
 // stopProducing waits until everything sent is acknowledged.

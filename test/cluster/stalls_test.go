@@ -19,13 +19,24 @@ type fault struct {
 	ended time.Time // zero while it lasts
 }
 
+// span is how long a fault lasted, or has lasted.
+func (f *fault) span() span {
+	if f.ended.IsZero() {
+		return span{f.began, time.Now()}
+	}
+	return span{f.began, f.ended}
+}
+
 // stall is an operation that took long.
 type stall struct {
 	op    string
 	began time.Time
 	took  time.Duration
 	about string
+	waits []wait // of its client meanwhile
 }
+
+func (s stall) span() span { return span{s.began, s.began.Add(s.took)} }
 
 // watch collects faults and long operations, and says in the end which fault
 // made clients wait how long.
@@ -35,17 +46,29 @@ type watch struct {
 	stalls map[string][]stall       // guards: by operation, those above noticeable
 	worst  map[string]time.Duration // guards: the longest of each operation
 	counts map[string]int           // guards: faults by kind, operations by name
+	names  map[string]string        // of gateways, by the address that clients know
 }
 
 // noticeable is from where on an operation is kept.
 const noticeable = 300 * time.Millisecond
 
+// explained is from where on the report says where a stall's client waited.
+const explained = 3 * time.Second
+
 // settle is how long after its end a fault may still be the cause of something
 // that begins then: membership, leaders, back-off of clients.
 const settle = 3 * time.Second
 
-func newWatch() *watch {
-	return &watch{stalls: map[string][]stall{}, worst: map[string]time.Duration{}, counts: map[string]int{}}
+func newWatch(w *world) *watch {
+	watch := &watch{stalls: map[string][]stall{}, worst: map[string]time.Duration{}, counts: map[string]int{}, names: map[string]string{}}
+	if w.front == nil {
+		for _, g := range w.gateways {
+			watch.names[g.Addr] = g.name
+		}
+	} else {
+		watch.names[w.front.Addr] = "the balancer"
+	}
+	return watch
 }
 
 func (w *watch) begin(kind, what string) *fault {
@@ -63,18 +86,23 @@ func (w *watch) end(f *fault) {
 	f.ended = time.Now()
 }
 
-// took notes an operation that began then and has just ended.
-func (w *watch) took(op string, began time.Time, about string) {
-	w.note(op, began, time.Since(began), about)
+// took notes an operation that began then and has just ended. at has the waits of
+// its client; nil if nobody looked.
+func (w *watch) took(op string, began time.Time, about string, at *waits) {
+	w.note(op, began, time.Since(began), about, at)
 }
 
-func (w *watch) note(op string, began time.Time, d time.Duration, about string) {
+func (w *watch) note(op string, began time.Time, d time.Duration, about string, at *waits) {
+	var during []wait
+	if d >= noticeable {
+		during = at.during(op, began, d)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.worst[op] = max(w.worst[op], d)
 	w.counts[op]++
 	if d >= noticeable {
-		w.stalls[op] = append(w.stalls[op], stall{op, began, d, about})
+		w.stalls[op] = append(w.stalls[op], stall{op, began, d, about, during})
 	}
 }
 
@@ -82,11 +110,7 @@ func (w *watch) note(op string, began time.Time, d time.Duration, about string) 
 func (w *watch) causes(s stall) []string {
 	var kinds []string
 	for _, f := range w.faults {
-		ended := f.ended
-		if ended.IsZero() {
-			ended = time.Now()
-		}
-		if f.began.Before(s.began.Add(s.took)) && ended.Add(settle).After(s.began) && !slices.Contains(kinds, f.kind) {
+		if f.began.Before(s.began.Add(s.took)) && f.span().to.Add(settle).After(s.began) && !slices.Contains(kinds, f.kind) {
 			kinds = append(kinds, f.kind)
 		}
 	}
@@ -144,7 +168,10 @@ func (w *watch) report(t *testing.T, judge bool) {
 				continue
 			}
 		}
-		lines = append(lines, fmt.Sprintf("  %-7s longest %7v, %5d above %v: %s (%s)", r.op, r.worst.took.Round(time.Millisecond), r.n, noticeable, r.cause, r.worst.about))
+		lines = append(lines, fmt.Sprintf("  %-21s longest %7v, %5d above %v: %s (%s)", r.op, r.worst.took.Round(time.Millisecond), r.n, noticeable, r.cause, r.worst.about))
+		if why := w.why(r.worst); why != "" && r.worst.took >= explained {
+			lines = append(lines, "      "+why)
+		}
 		if limit := limits[r.cause][r.op]; judge && limit > 0 && r.worst.took > limit {
 			t.Errorf("%s waited %v after %s, %v are allowed: %s", r.op, r.worst.took.Round(time.Millisecond), r.cause, limit, r.worst.about)
 		}
@@ -156,13 +183,13 @@ func (w *watch) report(t *testing.T, judge bool) {
 	t.Logf("%s\nstalls:\n%s", strings.Join(counts, ", "), strings.Join(lines, "\n"))
 }
 
-// within fails the test if an operation took longer than limit.
-func (w *watch) within(t *testing.T, limit time.Duration) {
+// within fails the test if an operation, or one named, took longer than limit.
+func (w *watch) within(t *testing.T, limit time.Duration, ops ...string) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for op, d := range w.worst {
-		if d > limit {
+		if d > limit && (len(ops) == 0 || slices.Contains(ops, op)) {
 			t.Errorf("%s took %v", op, d.Round(time.Millisecond))
 		}
 	}
