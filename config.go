@@ -87,6 +87,9 @@ type config struct {
 	OffsetMeta     int           `key:"offset.metadata.max.bytes" default:"4096" range:"0.." show:"plain" kafka:"offset.metadata.max.bytes" doc:"Longest metadata of a committed offset."`
 	OffsetKeep     time.Duration `key:"offsets.retention.minutes" default:"168h" range:"1m.." unit:"min" show:"plain" kafka:"offsets.retention.minutes" doc:"How long offsets are kept after a group lost its last member."`
 
+	TxnMaxTimeout time.Duration `key:"transaction.max.timeout.ms" default:"15m" range:"1ms.." unit:"ms" show:"plain" kafka:"transaction.max.timeout.ms" group:"Limits: transactions" doc:"Longest time that a transaction may ask to stay open."`
+	TxnIDKeep     time.Duration `key:"transactional.id.expiration.ms" default:"168h" range:"1ms.." unit:"ms" show:"plain" kafka:"transactional.id.expiration.ms" doc:"How long a transactional id is kept that nobody uses."`
+
 	AdminPort   int           `key:"admin-port" default:"9093" range:"0..65535" show:"plain" group:"Admin HTTP" doc:"HTTP port; 0 turns HTTP off."`
 	AdminBind   []string      `key:"admin-bind" show:"plain" doc:"Addresses to listen on for HTTP, comma separated, each host or host:port. Empty: as bind."`
 	AdminHeader byteSize      `key:"admin.header.max.bytes" default:"64KiB" range:"4096..16777216" show:"plain" doc:"Largest header of an HTTP request (431 above it)."`

@@ -19,6 +19,7 @@ import (
 	"github.com/hanzoai/stream/broker/cluster"
 	"github.com/hanzoai/stream/broker/group"
 	"github.com/hanzoai/stream/broker/topic"
+	"github.com/hanzoai/stream/broker/txn"
 	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/protocol"
 	"github.com/hanzoai/stream/pubsub"
@@ -55,7 +56,7 @@ func (l *loaded) checkParts() {
 	c := *l
 	c.resolve(readMemory())
 	b := c.brokerConfig(c.advertise(c.Port))
-	for _, err := range []error{c.protocolConfig().Validate(), b.Topic.Validate(), b.Group.Validate(), b.Cluster.Validate()} {
+	for _, err := range []error{c.protocolConfig().Validate(), b.Topic.Validate(), b.Group.Validate(), b.Txn.Validate(), b.Cluster.Validate()} {
 		if err != nil {
 			for line := range strings.Lines(err.Error()) {
 				l.problem("%s", strings.TrimSpace(line))
@@ -101,6 +102,8 @@ func (l *loaded) brokerConfig(a advertised) broker.Config {
 	g := group.DefaultConfig()
 	g.MinSessionTimeout, g.MaxSessionTimeout, g.InitialRebalanceDelay = l.GroupMinSess, l.GroupMaxSess, l.GroupDelay
 	g.MaxSize, g.MaxProtocols, g.MaxMetadataBytes, g.OffsetsRetention = l.GroupMaxSize, l.GroupProtocols, l.OffsetMeta, l.OffsetKeep
+	t := txn.DefaultConfig()
+	t.MaxTimeout, t.IDExpiration = l.TxnMaxTimeout, l.TxnIDKeep
 	return broker.Config{
 		Prefix: l.Prefix, Replicas: l.Replicas, Memory: inMemory, Host: a.Host, Port: a.Port, CacheBytes: int(l.FetchCache),
 		// Half stays for partitions that are not slow.
@@ -114,6 +117,7 @@ func (l *loaded) brokerConfig(a advertised) broker.Config {
 		Topic: topic.Config{Prefix: l.Prefix, Partitions: int32(l.NumPartitions), Replicas: l.Replicas, Memory: inMemory,
 			ClampReplication: l.ClampReplicas, AutoCreate: l.AutoCreate, MaxMessageBytes: int(l.MaxMessage), MaxPartitions: l.MaxPartitions, Static: l.topicDefaults()},
 		Group: g,
+		Txn:   t,
 	}
 }
 

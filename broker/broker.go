@@ -17,6 +17,7 @@ import (
 	"github.com/hanzoai/stream/broker/offsets"
 	"github.com/hanzoai/stream/broker/partition"
 	"github.com/hanzoai/stream/broker/topic"
+	"github.com/hanzoai/stream/broker/txn"
 	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/utils/killpoint"
@@ -52,10 +53,11 @@ type Config struct {
 	// comes in force; 0: a minute.
 	FormatHold time.Duration
 
-	// Cluster.Formats are this build's unless they are given.
+	// Cluster.Formats are this build's unless they are given, Txn Kafka's defaults.
 	Cluster cluster.Config
 	Topic   topic.Config
 	Group   group.Config
+	Txn     txn.Config
 }
 
 // Broker is one gateway's Kafka. Make it with New, then Start; Drain and Close
@@ -75,6 +77,7 @@ type Broker struct {
 	host      *partition.Host
 	topics    *topic.Topics
 	groups    *group.Forwarder
+	txns      *txn.Forwarder
 	offsets   *offsets.View
 
 	// unhand ends taking over appends of other gateways; nil before it began.
@@ -109,7 +112,10 @@ func (b *Broker) Start(ctx context.Context) error {
 	if b.cfg.Cluster.Formats == (cluster.Formats{}) {
 		b.cfg.Cluster.Formats = builtFormats
 	}
-	names := []string{"meta", "topics", "partitions", "consumer-offsets", "ids", "gateways", "leases"}
+	if b.cfg.Txn == (txn.Config{}) {
+		b.cfg.Txn = txn.DefaultConfig()
+	}
+	names := []string{"meta", "topics", "partitions", "consumer-offsets", "txns", "ids", "gateways", "leases"}
 	tables := make(map[string]pubsub.Table, len(names))
 	// The identity comes first: nothing is made beside data without one.
 	for _, name := range names {
@@ -166,14 +172,20 @@ func (b *Broker) Start(ctx context.Context) error {
 		Table: tables["consumer-offsets"], Members: b.cluster, Calls: b.cluster, Replicated: b.cfg.Replicas > 1,
 		Code:   func(err error) int16 { return b.Code(err, true) },
 		Logger: b.component("group"), Registerer: b.reg}))
+	b.txns = txn.NewForwarder(txn.New(b.cfg.Txn, txn.Deps{
+		Table: tables["txns"], Members: b.cluster, Calls: b.cluster, Replicated: b.cfg.Replicas > 1,
+		Code:    func(err error) int16 { return b.Code(err, true) },
+		Markers: markers{b}, Groups: b.groups, NewProducerID: b.ids.take, Ahead: b.ahead,
+		Logger: b.component("txn"), Registerer: b.reg}))
 	b.offsets = offsets.New(offsets.Deps{
 		Table: tables["consumer-offsets"], Cluster: b.meta.ClusterID, Replicas: b.cfg.Replicas, Logger: b.component("offsets")})
 	b.topics.OnChange(b.topicChanged)
 	b.running.Go(func() { b.check("partitions", background, b.host.Run(background)) })
 	b.running.Go(func() { b.check("topics", background, b.topics.Run(background)) })
 	b.running.Go(func() { b.check("groups", background, b.groups.Run(background)) })
+	b.running.Go(func() { b.check("transactions", background, b.txns.Run(background)) })
 	b.running.Go(func() { b.check("offsets", background, b.offsets.Run(background)) })
-	for _, ready := range []<-chan struct{}{b.topics.Ready(), b.groups.Ready()} {
+	for _, ready := range []<-chan struct{}{b.topics.Ready(), b.groups.Ready(), b.txns.Ready()} {
 		select {
 		case <-ready:
 		case err := <-b.failed:
@@ -236,6 +248,9 @@ func (b *Broker) HandOver(ctx context.Context) {
 	b.draining = true
 	b.mu.Unlock()
 	killpoint.At("drain.begun")
+	if err := b.txns.Drain(ctx); err != nil {
+		b.logger.Warn("transactions were not handed over in order; others wait a time-to-live", logging.Error, err)
+	}
 	if err := b.groups.Drain(ctx); err != nil {
 		b.logger.Warn("groups were not handed over in order; others wait a time-to-live", logging.Error, err)
 	}

@@ -114,6 +114,23 @@ func (b *Broker) Coordinator(name string) int32 {
 	return -1
 }
 
+// TxnCoordinator is the node that clients should ask for a transactional id; −1
+// while this gateway cannot know. It is a hint as Coordinator's is, and any gateway
+// passes on what it is asked.
+func (b *Broker) TxnCoordinator(id string) int32 {
+	if !b.perGateway() {
+		return SharedNode
+	}
+	if !b.cluster.Fresh() {
+		return -1
+	}
+	b.cluster.Probe(0)
+	if to, ok := b.txns.Seat(id); ok {
+		return to.Node
+	}
+	return -1
+}
+
 // BrokerConfigs lists the configs of one of Brokers under Kafka's names, by name.
 // All gateways should be configured alike; what differs by design is told of the
 // one that is asked for.

@@ -14,6 +14,7 @@ import (
 	"github.com/hanzoai/stream/broker/offsets"
 	"github.com/hanzoai/stream/broker/partition"
 	"github.com/hanzoai/stream/broker/topic"
+	"github.com/hanzoai/stream/broker/txn"
 	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/types"
 )
@@ -210,6 +211,9 @@ func (b *Broker) CommittedOffsets(t *topic.Topic, n int32) (*offsets.View, error
 
 // Groups are the consumer groups.
 func (b *Broker) Groups() *group.Forwarder { return b.groups }
+
+// Transactions are the transactional ids.
+func (b *Broker) Transactions() *txn.Forwarder { return b.txns }
 
 // topicChanged follows the life of a topic in what hangs on it.
 func (b *Broker) topicChanged(old, now *topic.Topic) {

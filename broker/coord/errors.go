@@ -1,6 +1,10 @@
 package coord
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
 
 // Sentinel errors of Do and of State.Drop. Failures of the store come wrapped
 // with the sentinels of pubsub instead.
@@ -18,3 +22,19 @@ var (
 	// is left alone.
 	ErrVersion = errors.New("stored in an unknown format version")
 )
+
+// Refusal turns what the runtime says into what clients are told; failures of
+// the store stay as they are.
+func Refusal(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrNotOwner):
+		return kerr.NotCoordinator
+	case errors.Is(err, ErrLoading):
+		return kerr.CoordinatorLoadInProgress
+	case errors.Is(err, ErrStale), errors.Is(err, ErrVersion):
+		return kerr.CoordinatorNotAvailable
+	}
+	return err
+}

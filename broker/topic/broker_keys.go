@@ -93,6 +93,8 @@ var brokerKeys = []brokerKey{
 	{"offsets.retention.minutes", typeInt, "10080", "How long offsets of an empty group are kept."},
 	{"process.roles", typeList, "", "What this process is."},
 	{"socket.request.max.bytes", typeInt, "104857600", "Largest request."},
+	{"transaction.max.timeout.ms", typeInt, "900000", "Longest timeout that a transaction may ask for."},
+	{"transactional.id.expiration.ms", typeInt, "604800000", "How long a transactional id is kept that nobody uses."},
 	{"unclean.leader.election.enable", typeBoolean, "false", "Default of the topic config."},
 }
 
