@@ -160,7 +160,7 @@ func (b *Broker) Start(ctx context.Context) error {
 		Store: b.store, Records: tables["partitions"], Gateway: b.cluster.Self().Incarnation,
 		CacheBytes: b.cfg.CacheBytes, QueueBytes: b.cfg.QueueBytes, Ahead: b.cluster.Ahead, Maintains: b.lease.Holds,
 		Missing: func(name string) { b.topics.Recheck(name) },
-		Others:  appenders{b.cluster}, Fresh: b.cluster.Fresh, Subjects: b.cfg.Prefix + ".>", Logger: b.component("partition"), Registerer: b.reg})
+		Others:  appenders{b.cluster}, Fresh: b.cluster.Fresh, Format: b.Format, Subjects: b.cfg.Prefix + ".>", Logger: b.component("partition"), Registerer: b.reg})
 	b.topics = topic.New(b.cfg.Topic, topic.Deps{
 		Table: tables["topics"], Settings: tables["meta"], Store: b.store, Partitions: partitions{b.host},
 		Cluster: b.meta.ClusterID, Incarnation: func() string { return b.cluster.Self().Incarnation },

@@ -35,7 +35,16 @@ type pending struct {
 	acksAll bool
 	taken   *taken  // by another gateway; nil: a client's
 	verdict verdict // of the decision that is being carried out
+
+	// verify asks the coordinator which transaction the batch belongs to, told is
+	// what it said last or, of a marker, the number that it ends; see verify.go.
+	verify func(context.Context) (int64, error)
+	told   int64
+	asked  int8 // answers of the coordinator
 }
+
+// marker reports whether it ends a transaction.
+func (m *pending) marker() bool { return m.entry.flags&flagControl != 0 }
 
 func (m *pending) fail(err error, message string) { m.failLater(err, message, 0) }
 
@@ -47,8 +56,11 @@ func (m *pending) failLater(err error, message string, delay time.Duration) {
 // exactly once, from any goroutine, perhaps before Submit returns, and must not
 // block. r.Records belongs to the partition until then.
 func (p *Partition) Submit(r AppendRequest, done func(AppendResult)) {
-	m := &pending{done: done, at: p.host.clock(), acksAll: r.AcksAll}
+	m := &pending{done: done, at: p.host.clock(), acksAll: r.AcksAll, verify: r.Verify}
 	m.check(p, &r, p.Config(), p.host.largest, m.at.UnixMilli())
+	if m.err == nil && m.entry.flags&flagTransactional != 0 && !p.host.transactions() {
+		m.refuse(errEarlierFormat, "gateways of an earlier version do not know transactions")
+	}
 	if m.err != nil {
 		m.done(AppendResult{Err: m.err, Message: m.message, BaseOffset: types.NoOffset, LogStart: types.NoOffset, AppendTime: -1, Records: m.records})
 		return
@@ -57,13 +69,18 @@ func (p *Partition) Submit(r AppendRequest, done func(AppendResult)) {
 	if r.Missed != nil {
 		p.brokenLocked(&entry{pid: m.entry.pid, epoch: r.Missed.Epoch, first: r.Missed.First})
 	}
+	p.submitLocked(m)
+}
+
+// submitLocked queues a batch that was checked, or answers it. It gives p.mu back.
+func (p *Partition) submitLocked(m *pending) {
 	if err := p.refusedLocked(); err != nil {
 		message := p.stopMessageLocked()
 		p.mu.Unlock()
 		m.fail(err, message)
 		return
 	}
-	if p.overShareLocked(len(m.batch)) {
+	if !m.marker() && p.overShareLocked(len(m.batch)) {
 		p.brokenLocked(&m.entry)
 		p.mu.Unlock()
 		p.refuseSlow([]*pending{m})
@@ -135,6 +152,7 @@ func (p *Partition) cut(g *group) bool {
 	aged := p.agedLocked(now)
 	clear(g.members)
 	*g = group{members: g.members[:0], meta: meta{entries: g.meta.entries[:0]}, began: now, cut: now, room: headerRoom}
+	p.joinParkedLocked()
 	some := len(p.queue) > 0
 	if some {
 		p.joinLocked(g)
@@ -156,6 +174,7 @@ func (p *Partition) cut(g *group) bool {
 
 // joinLocked moves what fits from the queue to g.
 func (p *Partition) joinLocked(g *group) {
+	p.joinParkedLocked()
 	n := 0
 	for _, m := range p.queue {
 		size, room := g.size+len(m.batch), g.room+entrySize(&m.entry)
@@ -267,7 +286,7 @@ func (p *Partition) forgetBrokenLocked(now time.Time) {
 
 // brokenLocked notes that a batch was not stored, or that nobody knows.
 func (p *Partition) brokenLocked(e *entry) {
-	if e.pid < 0 {
+	if e.pid < 0 || e.flags&flagControl != 0 {
 		return
 	}
 	if b, ok := p.broken[e.pid]; !ok || b.epoch != e.epoch {
@@ -282,7 +301,7 @@ func (p *Partition) brokenLocked(e *entry) {
 // that failed has not come again.
 func (p *Partition) heldBackLocked(e *entry) bool {
 	b, ok := p.broken[e.pid]
-	if !ok {
+	if !ok || e.flags&flagControl != 0 {
 		return false
 	}
 	if b.epoch == e.epoch && b.first != e.first && p.host.clock().Sub(b.at) <= brokenFor && p.draft.producer(e.pid) == nil {
@@ -302,7 +321,7 @@ func (p *Partition) commit(g *group) {
 	// rule 7). An append that succeeds proves it at once, so whatever comes
 	// meanwhile joins the group.
 	asked := 0
-	if g.hand && p.handOver(g) {
+	if g.hand && p.settled(g) && p.handOver(g) {
 		return
 	}
 	for {
@@ -321,6 +340,9 @@ func (p *Partition) commit(g *group) {
 		}
 		if !p.decide(g) {
 			continue // unloaded meanwhile
+		}
+		if len(g.members) == 0 {
+			return // all wait for a coordinator
 		}
 		if err := p.host.clockOff(); err != nil && g.accepted > 0 {
 			p.fail(g, fmt.Errorf("append to %s: %w", p, err), "")
@@ -384,7 +406,7 @@ func (p *Partition) commit(g *group) {
 				p.fail(g, err, p.stopMessage())
 				return
 			}
-			if p.lostRound(g) && p.handOver(g) {
+			if p.lostRound(g) && p.settled(g) && p.handOver(g) {
 				return
 			}
 		case errors.Is(err, pubsub.ErrTooLarge):
@@ -418,13 +440,28 @@ func (p *Partition) appendOnce(ctx context.Context, g *group, e pubsub.Entry) er
 }
 
 // decide admits the members against the state as it is and fills g.meta with
-// what would be stored. It returns false if the state is not loaded.
+// what would be stored. Members of which a coordinator must be asked first leave
+// the group. It returns false if the state is not loaded.
 func (p *Partition) decide(g *group) bool {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.st == nil {
+		p.mu.Unlock()
 		return false
 	}
+	verify := p.decideLocked(g)
+	var declined []*pending
+	if verify {
+		declined = p.parkLocked(g)
+	}
+	p.mu.Unlock()
+	for _, m := range declined {
+		m.fail(errNotVerified, "")
+	}
+	return true
+}
+
+// decideLocked does it. It reports whether a coordinator must be asked of some.
+func (p *Partition) decideLocked(g *group) (verify bool) {
 	d := &p.draft
 	d.reset(p.st, p.host.clock().UnixMilli())
 	g.accepted, g.refused, g.bytes = 0, 0, 0
@@ -433,10 +470,27 @@ func (p *Partition) decide(g *group) bool {
 		entries: g.meta.entries[:0],
 	}
 	for _, m := range g.members {
+		m.entry.txn = m.told
+		if h, ok := p.rivals.txns[m.entry.pid]; ok && m.told == 0 && h.epoch == m.entry.epoch && m.entry.flags&flagTransactional != 0 && !m.marker() {
+			m.entry.txn = h.n
+		}
+		if verify && d.waits[m.entry.pid] && !m.marker() {
+			m.verdict = verdict{verify: true}
+			continue
+		}
 		if len(p.broken) > 0 && p.heldBackLocked(&m.entry) {
 			m.verdict = verdict{refuse: kerr.OutOfOrderSequenceNumber, why: "an earlier batch of this producer failed and has not come again"}
 		} else {
 			m.verdict = d.admit(&m.entry)
+		}
+		if m.verdict.verify {
+			if m.verify != nil && m.asked > 1 {
+				m.verdict = refuse(kerr.InvalidTxnState, "the batch's transaction has ended")
+			} else {
+				verify = true
+				d.wait(m.entry.pid)
+				continue
+			}
 		}
 		switch {
 		case m.verdict.refuse != nil:
@@ -453,7 +507,7 @@ func (p *Partition) decide(g *group) bool {
 	}
 	g.meta.last = d.next - 1
 	g.meta.size = g.bytes
-	return true
+	return verify
 }
 
 // encode stamps the accepted batches and makes the message. With one batch its
@@ -537,7 +591,9 @@ func (p *Partition) answer(g *group) {
 		at := m.entry.appendTime
 		if v.duplicate {
 			at = v.at
-			p.host.metrics.duplicates.Inc()
+			if !m.marker() {
+				p.host.metrics.duplicates.Inc()
+			}
 		}
 		if m.entry.flags&flagLogAppendTime != 0 {
 			r.AppendTime = at

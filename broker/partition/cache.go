@@ -191,13 +191,22 @@ type memo struct {
 }
 
 type memoKey struct {
-	p     *Partition
-	chunk bool
-	k     uint64
+	p    *Partition
+	kind memoKind
+	k    uint64
 	// repaired is the partition record's: after a repair the same numbers mean
 	// something else.
 	repaired int64
 }
+
+// memoKind is what memoKey.k counts.
+type memoKind int8
+
+const (
+	memoPlaces  memoKind = iota // intervals of the index
+	memoChunk                   // stored parts of the index, by their first interval
+	memoAborted                 // stored aborted transactions, by their last marker
+)
 
 type memoEntry struct {
 	key   memoKey

@@ -85,7 +85,10 @@ func (k *checked) check(at fmt.Stringer, r *AppendRequest, c *Config, largest in
 	case b.Transactional() && !r.Transactional:
 		k.refuse(kerr.TransactionalIDAuthorizationFailed, "a transactional batch without a transactional id")
 		return
-	case b.Transactional():
+	case b.Transactional() && b.ProducerID() < 0:
+		k.refuse(kerr.InvalidRecord, "a transactional batch without a producer id")
+		return
+	case b.Transactional() && r.Verify == nil:
 		k.refuse(kerr.InvalidTxnState, "transactions are not served")
 		return
 	}

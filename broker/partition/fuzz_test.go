@@ -39,6 +39,7 @@ func FuzzStoredValues(f *testing.F) {
 	f.Add([]byte(`{"v":1,"stream":"s","first":1,"base":0,"start":0,"snapshot":{"seq":1,"id":"a","chunks":["k"]},"x":1}`))
 	f.Add([]byte(`{"v":1,"stream":"s","first":1,"base":0,"start":0,"repaired":7,"resume":[{"from":3,"to":3,"next":2,"base":3},{"from":7,"to":6,"next":6,"base":9}]}`))
 	f.Add([]byte(`{"v":1,"seq":3,"producers":[[1,0,5,0,1,0,5]],"index":{"tail":[[0,1]]}}`))
+	f.Add([]byte(`{"v":1,"seq":3,"producers":[[1,0,5],[2,0,5]],"txns":[[1,3,0,4,7,5,61],[2,1,-1]],"aborted":[[1,2,3,4]],"aborted_parts":[{"first":0,"last":1}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := parseRecord(b); err == nil {
 			if _, err := r.encode(); err != nil {
@@ -48,7 +49,7 @@ func FuzzStoredValues(f *testing.F) {
 		var img image
 		if unpack(b, &img) == nil {
 			if st, err := img.state(); err == nil {
-				st.image()
+				imageOf(st)
 			}
 		}
 	})

@@ -54,7 +54,7 @@ func (p *Partition) handOver(g *group) (done bool) {
 	}
 	r.busy = true
 	for i, m := range g.members {
-		h.members[i] = handedBatch{batch: m.batch, acksAll: m.acksAll, logAppendTime: m.entry.flags&flagLogAppendTime != 0, after: -1}
+		h.members[i] = handedBatch{batch: m.batch, acksAll: m.acksAll, logAppendTime: m.entry.flags&flagLogAppendTime != 0, after: -1, txn: m.entry.txn}
 		// The other gateway has not seen the failure of the producer's first batch.
 		if b, ok := p.broken[m.entry.pid]; ok && b.epoch == m.entry.epoch {
 			h.members[i].after = b.first
@@ -104,6 +104,14 @@ func (p *Partition) handedOver(g *group, vs []handVerdict, now time.Time) (done 
 			if b, ok := p.broken[m.entry.pid]; ok && vs[i].kind == handStored && b.first == m.entry.first {
 				delete(p.broken, m.entry.pid)
 			}
+		}
+	}
+	for i, m := range g.members {
+		if m.entry.txn != 0 && vs[i].kind == handStored && !m.marker() {
+			if p.rivals.txns == nil || len(p.rivals.txns) >= maxHandedTxns {
+				p.rivals.txns = map[int64]handedTxn{}
+			}
+			p.rivals.txns[m.entry.pid] = handedTxn{m.entry.epoch, m.entry.txn}
 		}
 	}
 	p.mu.Unlock()

@@ -38,12 +38,15 @@ type handedBatch struct {
 	// producer and epoch that failed: while the producer is unknown that one must
 	// come first.
 	after int32
+	// txn is the number of its transaction; a marker of 0 ends what is open.
+	txn int64
 }
 
 const (
 	handAcksAll byte = 1 << iota
 	handLogAppendTime
 	handAfter
+	handTxn
 )
 
 // verdictKind says what became of a batch that was handed over.
@@ -97,9 +100,15 @@ func encodeHandOver(h handOver) []byte {
 		if m.after >= 0 {
 			flags |= handAfter
 		}
+		if m.txn != 0 {
+			flags |= handTxn
+		}
 		b = append(b, flags)
 		if m.after >= 0 {
 			b = binary.AppendUvarint(b, uint64(m.after))
+		}
+		if m.txn != 0 {
+			b = binary.AppendUvarint(b, uint64(m.txn))
 		}
 		b = binary.AppendUvarint(b, uint64(len(m.batch)))
 		b = append(b, m.batch...)
@@ -124,6 +133,9 @@ func decodeHandOver(b []byte) (h handOver, err error) {
 		m := handedBatch{acksAll: flags[0]&handAcksAll != 0, logAppendTime: flags[0]&handLogAppendTime != 0, after: -1}
 		if flags[0]&handAfter != 0 {
 			m.after = int32(r.number(1<<31 - 1))
+		}
+		if flags[0]&handTxn != 0 {
+			m.txn = int64(r.number(1<<63 - 1))
 		}
 		data := r.bytes(r.number(uint64(len(r.b))))
 		if r.err != nil {

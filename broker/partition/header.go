@@ -165,10 +165,14 @@ func appendEntry(b []byte, e *entry) []byte {
 }
 
 // entrySize bounds the bytes that an entry will add to a message's headers,
-// before its append time is known.
+// before its append time and the number of its transaction are known.
 func entrySize(e *entry) int {
 	var line [224]byte
-	return len(appendEntry(line[:0], e)) + len(headerBatch) + 4 + 2*len("9223372036854775807")
+	n := len(appendEntry(line[:0], e)) + len(headerBatch) + 4 + 2*len("9223372036854775807")
+	if e.flags&(flagTransactional|flagControl) != 0 {
+		n += len(" txn=9223372036854775807")
+	}
+	return n
 }
 
 // headerSize is the length of headers on the wire.

@@ -45,6 +45,9 @@ type Env struct {
 	Fresh func() bool
 	// Others are the other gateways; nil: there never is one.
 	Others Others
+	// Format is the version of stored values that may be written now; nil: the
+	// newest. Transactions are FormatTransactions.
+	Format func() int
 	// Missing is told the topic of a partition whose stream or record the store
 	// denies; it must not block. nil: nobody is told.
 	Missing func(topic string)
@@ -69,6 +72,7 @@ type Host struct {
 	maintains func() (term uint64, held bool)
 	gone      func(topic string) // Env.Missing, or nil
 	others    Others
+	format    func() int
 	fresh     func() bool
 	witness   witness
 	list      string // filter of all partitions' subjects
@@ -115,7 +119,7 @@ const (
 // NewHost makes a host. Nothing is sent until partitions are used.
 func NewHost(e Env) *Host {
 	h := &Host{
-		store: e.Store, records: e.Records, gateway: e.Gateway, clock: e.Clock, ahead: e.Ahead, maintains: e.Maintains, gone: e.Missing, others: e.Others, fresh: e.Fresh, list: e.Subjects, log: e.Logger,
+		store: e.Store, records: e.Records, gateway: e.Gateway, clock: e.Clock, ahead: e.Ahead, maintains: e.Maintains, gone: e.Missing, others: e.Others, format: e.Format, fresh: e.Fresh, list: e.Subjects, log: e.Logger,
 		writer:        strings.ToLower(rand.Text()[:10]),
 		partitions:    map[partitionKey]*Partition{},
 		byRecord:      map[string]*Partition{},
@@ -151,6 +155,14 @@ type OpenSpec struct {
 	Log       pubsub.Log
 	Config    Config
 }
+
+// FormatTransactions is the version of stored values from which on batches of
+// transactions and markers may be stored: what wrote it before does not know what a
+// committed reader must not see.
+const FormatTransactions = 2
+
+// transactions reports whether transactions may be stored.
+func (h *Host) transactions() bool { return h.format == nil || h.format() >= FormatTransactions }
 
 // Open returns the partition, the same one for the same id and number. It is
 // cheap: nothing is sent. A partition that is open already keeps its
@@ -200,6 +212,7 @@ func (h *Host) Close(id types.TopicID, n int32) {
 func (p *Partition) close() {
 	p.mu.Lock()
 	p.closed = true
+	p.cancelParkedLocked()
 	p.unloadLocked()
 	p.wakeLocked()
 	p.mu.Unlock()
@@ -371,7 +384,7 @@ func (h *Host) Drain(ctx context.Context) error {
 		busy := false
 		for _, p := range h.all() {
 			p.mu.Lock()
-			busy = busy || p.appending
+			busy = busy || p.appending || len(p.parked) > 0 || p.unparking > 0
 			p.mu.Unlock()
 		}
 		if !busy {

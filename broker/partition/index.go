@@ -107,12 +107,15 @@ func (x *index) point(seq pubsub.Seq) (point, bool) {
 	return x.recent[seq-x.recentFirst], true
 }
 
-// after sums the sizes of the messages from the one that contains offset to the
-// end: exact within the recent ones, an estimate from below before them.
-func (x *index) after(offset types.Offset) int {
+// between sums the sizes of the messages from the one that contains offset to the
+// last that begins before limit: exact within the recent ones, an estimate from
+// below before them.
+func (x *index) between(offset, limit types.Offset) int {
 	n := 0
 	for i := len(x.recent) - 1; i >= 0; i-- {
-		n += int(x.recent[i].size)
+		if x.recent[i].base < limit {
+			n += int(x.recent[i].size)
+		}
 		if x.recent[i].base <= offset {
 			break
 		}

@@ -202,7 +202,7 @@ func (p *Partition) placesOnce(ctx context.Context, k uint64, base types.Offset)
 
 // chunk loads one stored part of the index.
 func (p *Partition) chunk(ctx context.Context, c chunkRef) ([]interval, error) {
-	key := memoKey{p: p, chunk: true, k: c.First, repaired: c.Repaired}
+	key := memoKey{p: p, kind: memoChunk, k: c.First, repaired: c.Repaired}
 	if v := p.host.memo.get(key); v != nil {
 		return v.([]interval), nil
 	}

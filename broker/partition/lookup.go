@@ -48,7 +48,13 @@ func (p *Partition) lookup(ctx context.Context, r LookupRequest) (LookupResult, 
 	case Earliest, EarliestLocal:
 		return LookupResult{Offset: v.start, Timestamp: -1}, nil
 	case MaxTimestamp:
-		return p.newest(ctx, v, none)
+		limit := v.limit
+		v.limit = v.hw
+		res, err := p.newest(ctx, v, none)
+		if err == nil && res.Offset >= limit {
+			return none, nil // as in Kafka: it is that record or none
+		}
+		return res, err
 	}
 	if r.Timestamp < 0 {
 		return none, fmt.Errorf("lookup in %s: %d is no timestamp", p, r.Timestamp)
@@ -280,7 +286,7 @@ func (p *Partition) recordAt(ctx context.Context, x place, v view, want func(int
 				return LookupResult{}, false, p.unreadable(ctx, x.seq)
 			}
 			data = rest
-			if b.Control() || types.Offset(b.LastOffset()) < v.start {
+			if types.Offset(b.LastOffset()) < v.start {
 				continue
 			}
 			if r, found := batchRecordAt(b, v.start, limit, want); found {

@@ -133,6 +133,9 @@ func (p *Partition) tick(now time.Time) (check bool) {
 	check = waiting && p.stop == nil && p.st != nil && (!p.follow.sure || now.Sub(p.checked) >= checkEvery)
 	check = check || p.stop == nil && p.st != nil && p.watchesCopiesLocked(now)
 	start := waiting && !p.follow.on
+	if p.st != nil && len(p.st.aborted.tail) > abortedLimit && !p.snap.mine && p.snapshot > p.snap.seq {
+		p.unloadLocked() // a newer snapshot has most of it in stored parts
+	}
 	snapshot := p.snap.due(now)
 	p.rivals.forget(now)
 	old := len(p.snap.old) > 0 && !now.Before(p.snap.old[0].at)

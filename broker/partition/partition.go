@@ -44,6 +44,8 @@ type Partition struct {
 	slow       bool // the append takes long, see share.go
 	closed     bool
 	broken     map[int64]broken // by producer id
+	parked     map[int64]*parked
+	unparking  int // calls of unpark that have answers to give
 	inflight   inflight
 	rivals     rivals
 
@@ -60,9 +62,10 @@ type Partition struct {
 	term     uint64 // of the maintenance lease, in the record
 
 	recordRev pubsub.Rev
-	load      *flight // running load
-	syncing   *asking // running question to the leader
-	syncNext  *asking // the one after it
+	snapshot  pubsub.Seq // of the snapshot that the record names
+	load      *flight    // running load
+	syncing   *asking    // running question to the leader
+	syncNext  *asking    // the one after it
 
 	waiters map[int]chan<- struct{}
 	waiter  int

@@ -37,7 +37,10 @@ func (p *Partition) Producers(ctx context.Context) ([]ProducerState, error) {
 		if expired(s, max(now, p.st.now)) {
 			continue
 		}
-		o := ProducerState{ID: id, Epoch: s.epoch, LastSequence: -1, LastTime: s.time, CoordinatorEpoch: -1, TxnStart: types.NoOffset}
+		o := ProducerState{ID: id, Epoch: s.epoch, LastSequence: -1, LastTime: s.time, CoordinatorEpoch: s.coordinator, TxnStart: types.NoOffset}
+		if s.txn != 0 {
+			o.TxnStart = s.start
+		}
 		if s.kept > 0 {
 			o.LastSequence = s.batches[s.kept-1].last
 		}

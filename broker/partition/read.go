@@ -21,11 +21,14 @@ type view struct {
 	offset         types.Offset // where to read: not in a break of the log
 	hw, lso, start types.Offset
 	limit          types.Offset // hw or lso
+	over           int          // bytes beyond lso of the message that contains it
 	first          pubsub.Seq   // nothing before it is read
 }
 
 func (p *Partition) viewLocked(committed bool) view {
-	v := view{hw: p.st.next, lso: p.st.lastStable(), start: p.start, first: p.first}
+	v := view{hw: p.st.next, start: p.start, first: p.first}
+	// What is open below the log start is not waited for (UnifiedLog.maybeIncrementFirstUnstableOffset).
+	v.lso = min(max(p.st.lastStable(), p.start), v.hw)
 	v.limit = v.hw
 	if committed {
 		v.limit = v.lso
@@ -51,13 +54,17 @@ func (p *Partition) look(ctx context.Context, offset types.Offset, committed boo
 		v := p.viewLocked(committed)
 		offset = p.cuts.forward(offset)
 		v.offset = offset
+		if committed {
+			v.limit = p.cuts.stop(offset, v.limit)
+			v.over = p.overLocked(v.limit)
+		}
 		p.mu.Unlock()
 		switch {
 		case offset < v.start:
 			return v, kerr.OffsetOutOfRange
-		case offset < v.hw:
+		case offset < v.limit:
 			return v, nil
-		case offset == v.hw:
+		case offset <= v.hw:
 			if p.interested() || asked > 0 {
 				return v, nil
 			}
@@ -120,6 +127,11 @@ func (p *Partition) Read(ctx context.Context, r ReadRequest) (ReadResult, error)
 	}
 	if c.bad && res.Bytes == 0 {
 		return ReadResult{}, p.unreadable(ctx, c.seq)
+	}
+	if r.Committed && c.next > v.offset {
+		if res.Aborted, err = p.abortedWithin(ctx, v.offset, c.next); err != nil {
+			return ReadResult{}, err
+		}
 	}
 	if c.next > 0 {
 		p.mu.Lock()
@@ -364,9 +376,9 @@ func (p *Partition) Available(ctx context.Context, offset types.Offset, committe
 	p.mu.Lock()
 	if _, ok := p.ix.find(offset); ok {
 		defer p.mu.Unlock()
-		return p.ix.after(offset), nil
+		return max(p.ix.between(offset, v.limit)-v.over, 0), nil
 	}
-	n, until := p.ix.after(0), p.ix.recentFirst
+	n, until := p.ix.between(0, v.limit)-v.over, p.ix.recentFirst
 	if p.st != nil && len(p.ix.recent) == 0 {
 		until = p.st.seq + 1
 	}
@@ -384,7 +396,7 @@ func (p *Partition) Available(ctx context.Context, offset types.Offset, committe
 			return 0, err
 		}
 		for i, x := range places {
-			if x.seq < until && (i+1 == len(places) || places[i+1].base > offset) {
+			if x.seq < until && x.base < v.limit && (i+1 == len(places) || places[i+1].base > offset) {
 				n += x.size
 			}
 		}
@@ -399,7 +411,21 @@ func (p *Partition) Available(ctx context.Context, offset types.Offset, committe
 			break
 		}
 	}
-	return n, nil
+	return max(n, 0), nil
+}
+
+// overLocked are the bytes from limit on of the message that contains it, if an
+// open transaction begins there.
+func (p *Partition) overLocked(limit types.Offset) int {
+	if len(p.st.open) == 0 || p.st.open[0].start != limit || p.st.open[0].before == 0 {
+		return 0
+	}
+	seq, ok := p.ix.find(limit)
+	if !ok {
+		return 0
+	}
+	x, _ := p.ix.point(seq)
+	return int(x.size - p.st.open[0].before)
 }
 
 // aLot stands for more bytes than any fetch asks for.

@@ -132,6 +132,9 @@ func (p *Partition) takeRecord(r *record, rev pubsub.Rev) {
 		return
 	}
 	p.recordRev = rev
+	if r.Snapshot != nil {
+		p.snapshot = r.Snapshot.Seq
+	}
 	p.start, p.term = max(p.start, r.Start), r.Term
 	if r.First > p.first || repaired {
 		p.first, p.base = r.First, r.Base

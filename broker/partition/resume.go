@@ -77,10 +77,23 @@ func (cs cuts) forward(offset types.Offset) types.Offset {
 	return offset
 }
 
+// stop is where a committed reader at offset stops, who may read up to limit: at the
+// next break, so that what was cut off by it as aborted is not mixed with what
+// comes after it. No marker tells them apart.
+func (cs cuts) stop(offset, limit types.Offset) types.Offset {
+	for _, c := range cs {
+		if offset < c.Next {
+			limit = min(limit, c.Next)
+		}
+	}
+	return limit
+}
+
 // skip moves a state over the break that begins after its last message.
 func (s *state) skip() {
 	for _, c := range s.cuts {
 		if c.From == s.seq+1 {
+			s.breakOff(c)
 			// What comes next may name any predecessor; its base proves it.
 			s.seq, s.id, s.next = c.To, "", c.Base
 		}

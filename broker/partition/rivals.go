@@ -54,7 +54,19 @@ type rivals struct {
 	// that was.
 	took   time.Duration
 	tookAt time.Time
+	// txns are the transactions of what was stored by hand-over, by producer: our
+	// state may not show them open yet. One that has ended is found out where it is
+	// appended.
+	txns map[int64]handedTxn
 }
+
+type handedTxn struct {
+	epoch int16
+	n     int64
+}
+
+// maxHandedTxns bounds them; who is forgotten is asked for again.
+const maxHandedTxns = 1000
 
 // elsewhere is the source of what other gateways append themselves.
 const elsewhere = "*"
@@ -65,7 +77,7 @@ func (r *rivals) handsOver(now time.Time) bool {
 		return false
 	}
 	if now.Sub(r.seen) >= calm {
-		r.handed, r.lost = false, 0
+		r.handed, r.lost, r.txns = false, 0, nil
 		return false
 	}
 	return !now.Before(r.pause)

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -121,7 +122,13 @@ type image struct {
 	Now       int64        `json:"now"`
 	Producers [][]int64    `json:"producers,omitempty"`
 	Times     []int64      `json:"times,omitempty"` // of Producers: largest timestamp of the last batch
-	Index     indexImage   `json:"index"`
+	// Txns are flat lists of numbers, one of each producer that had a transaction
+	// here: id, last number that ended, coordinator epoch; if one is open its
+	// number, first offset, append time, bytes before it in its message.
+	Txns    [][]int64    `json:"txns,omitempty"`
+	Aborted [][4]int64   `json:"aborted,omitempty"`       // the newest, as in abortedPart
+	Parts   []abortedRef `json:"aborted_parts,omitempty"` // stored ones
+	Index   indexImage   `json:"index"`
 }
 
 type indexImage struct {
@@ -131,7 +138,30 @@ type indexImage struct {
 	Chunks    []chunkRef `json:"chunks,omitempty"` // stored parts
 }
 
-func (st *state) image() (producers [][]int64, times []int64) {
+// imageOf is the part of an image that a state is.
+func imageOf(st *state) image {
+	i := image{V: 1, Seq: st.seq, ID: st.id, Next: st.next, Now: st.now}
+	i.Producers, i.Times = st.producersImage()
+	before := map[int64]int32{}
+	for _, o := range st.open {
+		before[o.pid] = o.before
+	}
+	for id, p := range st.producers {
+		if expired(p, st.now) || p.ended == 0 && p.txn == 0 && p.coordinator < 0 {
+			continue
+		}
+		l := []int64{id, p.ended, int64(p.coordinator)}
+		if p.txn != 0 {
+			l = append(l, p.txn, int64(p.start), p.began, int64(before[id]))
+		}
+		i.Txns = append(i.Txns, l)
+	}
+	slices.SortFunc(i.Txns, slices.Compare[[]int64])
+	i.Aborted, i.Parts = abortedImage(st.aborted.tail), slices.Clone(st.aborted.parts)
+	return i
+}
+
+func (st *state) producersImage() (producers [][]int64, times []int64) {
 	out := make([][]int64, 0, len(st.producers))
 	for id, p := range st.producers {
 		if expired(p, st.now) {
@@ -160,7 +190,7 @@ func (i *image) state() (*state, error) {
 		if len(l) < 3 || len(l) != 3+4*n || n > keptBatches {
 			return nil, errors.New("a producer is unreadable")
 		}
-		p := &producer{epoch: int16(l[1]), at: l[2], time: l[2], kept: int8(n)}
+		p := &producer{epoch: int16(l[1]), at: l[2], time: l[2], kept: int8(n), coordinator: -1}
 		if at < len(i.Times) { // an earlier version did not keep them
 			p.time = i.Times[at]
 		}
@@ -171,6 +201,19 @@ func (i *image) state() (*state, error) {
 		st.producers[l[0]] = p
 		st.oldest = min(st.oldest, p.at)
 	}
+	for _, l := range i.Txns {
+		if len(l) != 3 && len(l) != 7 || st.producers[l[0]] == nil {
+			return nil, errors.New("a transaction is unreadable")
+		}
+		p := st.producers[l[0]]
+		p.ended, p.coordinator = l[1], int32(l[2])
+		if len(l) == 7 {
+			p.txn, p.start, p.began = l[3], types.Offset(l[4]), l[5]
+			st.open = append(st.open, openTxn{p.start, l[0], int32(l[6])})
+		}
+	}
+	slices.SortFunc(st.open, func(a, b openTxn) int { return cmp.Compare(a.start, b.start) })
+	st.aborted = aborts{i.Parts, abortedOf(i.Aborted)}
 	return st, nil
 }
 
@@ -267,15 +310,17 @@ func (p *Partition) writeSnapshot(ctx context.Context) error {
 		return nil
 	}
 	st, ix := p.st, &p.ix
-	img := image{
-		V: 1, Partition: p.key, Stream: p.log.Name(), Seq: st.seq, ID: st.id, Next: st.next, Now: st.now,
+	var useless []string
+	for _, r := range st.aborted.after(p.start) {
+		useless = append(useless, p.abortedKey(r))
 	}
-	img.Producers, img.Times = st.image()
+	img := imageOf(st)
+	img.Partition, img.Stream = p.key, p.log.Name()
+	ended := slices.Clone(st.aborted.tail)
 	first, tailFirst := ix.first, ix.tailFirst
 	tail, chunks := slices.Clone(ix.tail), slices.Clone(ix.chunks)
 	counted, repaired := p.snap, p.repaired
 	// Parts of the index that lie before the first message are of no use.
-	var useless []string
 	for len(chunks) > 0 && startOf(chunks[0].end()) <= p.first {
 		useless = append(useless, p.chunkKey(chunks[0]))
 		chunks = chunks[1:]
@@ -301,6 +346,15 @@ func (p *Partition) writeSnapshot(ctx context.Context) error {
 		chunks = append(chunks, c)
 		tail, tailFirst = tail[n:], tailFirst+uint64(n)
 	}
+	for len(ended) >= 2*abortedSpan {
+		r, size, err := p.storeAborted(ctx, ended[:abortedSpan])
+		if err != nil {
+			return err
+		}
+		cost += size
+		img.Parts, ended = append(img.Parts, r), ended[abortedSpan:]
+	}
+	img.Aborted = abortedImage(ended)
 	img.Index = indexImage{First: first, TailFirst: tailFirst, Tail: intervalsImage(tail), Chunks: chunks}
 	b, err := pack(&img)
 	if err != nil {
@@ -366,6 +420,10 @@ func (p *Partition) writeSnapshot(ctx context.Context) error {
 			p.ix.tail = slices.Clone(p.ix.tail[tailFirst-p.ix.tailFirst:])
 			p.ix.tailFirst, p.ix.chunks = tailFirst, chunks
 		}
+		if a := &p.st.aborted; p.st == st && len(img.Parts) > len(a.parts) {
+			n := (len(img.Parts) - len(a.parts)) * abortedSpan
+			a.parts, a.tail = slices.Clone(img.Parts), slices.Clone(a.tail[n:])
+		}
 	}
 	p.mu.Unlock()
 	if sweep {
@@ -382,15 +440,22 @@ func (p *Partition) sweepSnapshots(ctx context.Context) error {
 	if err != nil || r.Snapshot == nil {
 		return err
 	}
-	prefix, parts := p.key+".s.", p.key+".i."+pubsub.Token(p.log.Name())+"."
+	prefix, parts, aborted := p.key+".s.", p.key+".i."+pubsub.Token(p.log.Name())+".", p.abortedPrefix()
 	var old []string
-	err = p.host.records.Scan(ctx, pubsub.WatchOptions{Patterns: []string{prefix + ">", parts + ">"}, HeadersOnly: true}, 0, func(v pubsub.Value) error {
+	err = p.host.records.Scan(ctx, pubsub.WatchOptions{Patterns: []string{prefix + ">", parts + ">", aborted + ">"}, HeadersOnly: true}, 0, func(v pubsub.Value) error {
 		if v.Deleted {
 			return nil
 		}
 		if rest, ok := strings.CutPrefix(v.Key, parts); ok {
 			number, _, _ := strings.Cut(rest, ".")
 			if first, err := strconv.ParseUint(number, 10, 64); err == nil && startOf((&chunkRef{First: first}).end()) <= r.First {
+				old = append(old, v.Key)
+			}
+			return nil
+		}
+		if rest, ok := strings.CutPrefix(v.Key, aborted); ok {
+			last, _, _ := strings.Cut(rest, ".")
+			if n, err := strconv.ParseInt(last, 10, 64); err == nil && types.Offset(n) < r.Start {
 				old = append(old, v.Key)
 			}
 			return nil

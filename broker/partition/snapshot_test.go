@@ -109,8 +109,7 @@ func TestStateFollowsFromTheLog(t *testing.T) {
 			}
 			live.apply(&dm)
 			if rapid.IntRange(0, 9).Draw(t, "snapshot") == 0 {
-				snap = image{Seq: live.seq, ID: live.id, Next: live.next, Now: live.now}
-				snap.Producers, snap.Times = live.image()
+				snap = imageOf(live)
 				snapSeq = live.seq
 			}
 		}

@@ -31,6 +31,9 @@ type state struct {
 	// expired ones is needed before it is a producerExpiry old.
 	oldest int64
 	cuts   cuts // breaks of the log, obeyed after each message
+	// open are the open transactions, by their first offset.
+	open    []openTxn
+	aborted aborts
 }
 
 // producer is what is known of one producer id.
@@ -42,7 +45,21 @@ type producer struct {
 	// time is the largest timestamp of the last batch, ms; only shown.
 	time    int64
 	batches [keptBatches]appended
+
+	// txn is the number of the open transaction, 0 if none is; it began at offset
+	// start, appended at time began (ms).
+	txn   int64
+	start types.Offset
+	began int64
+	// ended is the largest number of a transaction that has ended, 0 if none is
+	// known of.
+	ended int64
+	// coordinator is the coordinator's epoch in the last marker, -1 without one.
+	coordinator int32
 }
+
+// unheard is a producer of which nothing is known but its epoch.
+func unheard(epoch int16) producer { return producer{epoch: epoch, coordinator: -1} }
 
 // appended is one stored batch of a producer.
 type appended struct {
@@ -54,10 +71,6 @@ type appended struct {
 func newState() *state {
 	return &state{producers: map[int64]*producer{}, oldest: math.MaxInt64}
 }
-
-// lastStable is the first offset that a read_committed reader may not see.
-// Without transactions that is the high watermark.
-func (s *state) lastStable() types.Offset { return s.next }
 
 // verify checks that m directly continues the log. It fills in what a plain
 // message cannot know of itself.
@@ -85,19 +98,26 @@ func quote(id string) string {
 // apply takes m, which verify passed, into the state. It never rejects.
 func (s *state) apply(m *meta) {
 	s.seq, s.id, s.next = m.seq, m.id, m.last+1
-	base := m.base
+	base, before := m.base, 0
 	for i := range m.entries {
 		e := &m.entries[i]
-		if e.pid >= 0 && e.flags&flagControl == 0 {
+		if e.pid >= 0 {
 			p := s.producers[e.pid]
 			if p == nil || expired(p, e.appendTime) {
-				p = &producer{epoch: e.epoch}
+				p = new(producer)
+				*p = unheard(e.epoch)
 				s.producers[e.pid] = p
 			}
-			p.add(e, base)
+			if e.flags&(flagTransactional|flagControl) != 0 {
+				s.transact(p, e, base, before)
+			}
+			if e.flags&flagControl == 0 {
+				p.add(e, base)
+			}
 			s.oldest = min(s.oldest, p.at)
 		}
 		base += types.Offset(e.count)
+		before += int(e.length)
 	}
 	s.now = max(s.now, m.appendTime)
 	s.expire()
@@ -113,13 +133,14 @@ func (s *state) expire() {
 	for id, p := range s.producers {
 		if expired(p, s.now) {
 			delete(s.producers, id)
-		} else {
+		} else if p.txn == 0 { // an open one counts when it ends
 			s.oldest = min(s.oldest, p.at)
 		}
 	}
 }
 
-func expired(p *producer, now int64) bool { return now-p.at > producerExpiry }
+// expired: a producer with an open transaction never is.
+func expired(p *producer, now int64) bool { return now-p.at > producerExpiry && p.txn == 0 }
 
 func (p *producer) add(e *entry, base types.Offset) {
 	if e.epoch != p.epoch {
@@ -150,7 +171,11 @@ type verdict struct {
 	at        int64
 	refuse    *kerr.Error // nil unless refused
 	why       string
+	// verify: nothing is decided, the coordinator must tell the transaction first.
+	verify bool
 }
+
+func refuse(err *kerr.Error, why string) verdict { return verdict{refuse: err, why: why} }
 
 // draft is a state with batches on top that are about to be appended together.
 type draft struct {
@@ -159,6 +184,16 @@ type draft struct {
 	now  int64
 	seen map[int64]*producer // copies of the producers touched
 	free []*producer         // for reuse: no allocation per batch
+	// waits are the producers of which a batch could not be decided.
+	waits map[int64]bool
+}
+
+// wait notes that a producer's later batches are not decided either.
+func (d *draft) wait(pid int64) {
+	if d.waits == nil {
+		d.waits = map[int64]bool{}
+	}
+	d.waits[pid] = true
 }
 
 func (d *draft) reset(s *state, now int64) {
@@ -166,6 +201,7 @@ func (d *draft) reset(s *state, now int64) {
 		d.free = append(d.free, p)
 	}
 	clear(d.seen)
+	clear(d.waits)
 	d.s, d.next, d.now = s, s.next, max(now, s.now)
 }
 
@@ -186,10 +222,15 @@ func (d *draft) producer(id int64) *producer {
 // epoch and the same first and last sequence as one of the last five batches is
 // a duplicate; a lower epoch is fenced; a new epoch starts at 0; an unknown
 // producer may start anywhere (its state may have expired); else the batch must
-// follow the last one.
+// follow the last one. A transactional batch belongs to the transaction that is
+// open here, else to number e.txn, which the coordinator has told; 0 if it was not
+// asked. e.txn is the number of its transaction if it is accepted.
 func (d *draft) admit(e *entry) verdict {
 	e.appendTime = d.now
 	base := d.next
+	if e.flags&flagControl != 0 {
+		return d.admitMarker(e)
+	}
 	if e.pid < 0 {
 		d.next += types.Offset(e.count)
 		return verdict{base: base}
@@ -204,15 +245,36 @@ func (d *draft) admit(e *entry) verdict {
 				}
 			}
 		}
-		switch {
-		case e.epoch < p.epoch:
-			return verdict{refuse: kerr.InvalidProducerEpoch, why: "a newer epoch of this producer has written"}
-		case e.epoch > p.epoch && e.first != 0:
-			return verdict{refuse: kerr.OutOfOrderSequenceNumber, why: "a new producer epoch must start at sequence 0"}
-		case e.epoch == p.epoch && p.kept > 0 && e.first != addSequence(p.batches[p.kept-1].last, 1):
-			return verdict{refuse: kerr.OutOfOrderSequenceNumber, why: "the sequence does not follow the producer's last one"}
+		if e.epoch < p.epoch {
+			return refuse(kerr.InvalidProducerEpoch, "a newer epoch of this producer has written, or its transaction was ended")
 		}
 	}
+	if e.flags&flagTransactional != 0 {
+		if v := p.belongs(e); v.verify || v.refuse != nil {
+			return v
+		}
+	}
+	if p != nil {
+		switch {
+		case e.epoch > p.epoch && e.first != 0:
+			return refuse(kerr.OutOfOrderSequenceNumber, "a new producer epoch must start at sequence 0")
+		case e.epoch == p.epoch && p.kept > 0 && e.first != addSequence(p.batches[p.kept-1].last, 1):
+			return refuse(kerr.OutOfOrderSequenceNumber, "the sequence does not follow the producer's last one")
+		case e.epoch == p.epoch && p.kept == 0 && e.first != 0:
+			return refuse(kerr.OutOfOrderSequenceNumber, "the producer's first batch since its last transaction ended must start at sequence 0")
+		case p.txn != 0 && e.flags&flagTransactional == 0:
+			return refuse(kerr.InvalidTxnState, "a transaction of this producer is open here")
+		}
+	}
+	mine := d.touch(e, p)
+	mine.begin(e, base)
+	mine.add(e, base)
+	d.next += types.Offset(e.count)
+	return verdict{base: base}
+}
+
+// touch is the draft's copy of an entry's producer, of which p is known.
+func (d *draft) touch(e *entry, p *producer) *producer {
 	mine := d.seen[e.pid]
 	if mine == nil {
 		if n := len(d.free); n > 0 {
@@ -223,14 +285,12 @@ func (d *draft) admit(e *entry) verdict {
 		if p != nil {
 			*mine = *p
 		} else {
-			*mine = producer{epoch: e.epoch}
+			*mine = unheard(e.epoch)
 		}
 		if d.seen == nil {
 			d.seen = map[int64]*producer{}
 		}
 		d.seen[e.pid] = mine
 	}
-	mine.add(e, base)
-	d.next += types.Offset(e.count)
-	return verdict{base: base}
+	return mine
 }

@@ -90,8 +90,15 @@ func (p *Partition) takeOver(ctx context.Context, from string, batches []handedB
 	now, size := p.host.clock(), 0
 	for i := range batches {
 		b := &batches[i]
-		m := &pending{at: now, acksAll: b.acksAll, taken: t}
+		m := &pending{at: now, acksAll: b.acksAll, taken: t, told: b.txn}
 		m.batch, m.entry = b.batch, entryOf(b.batch)
+		if b.batch.Control() {
+			kind, coordinator, err := serde.ParseControl(b.batch)
+			if err != nil {
+				return decline(batches, err)
+			}
+			m.entry = markerEntry(b.batch, kind, coordinator)
+		}
 		if b.logAppendTime {
 			m.entry.flags |= flagLogAppendTime
 		}
@@ -229,6 +236,9 @@ func entryOf(b serde.Batch) entry {
 	e := entry{
 		length: int32(len(b)), count: b.Count(), maxTime: b.MaxTimestamp(),
 		pid: b.ProducerID(), epoch: b.ProducerEpoch(), first: b.BaseSequence(),
+	}
+	if b.Transactional() {
+		e.flags |= flagTransactional
 	}
 	if e.pid < 0 {
 		e.pid, e.epoch, e.first = -1, -1, -1
