@@ -27,6 +27,9 @@ import (
 //     last batch counts and is answered once, as in Kafka 4.3.
 //   - Topics are never created. Kafka's internal topics are INVALID_TOPIC_EXCEPTION.
 //   - Refusals carry base offset −1.
+//   - Batches of a transaction without a transactional id make the whole request
+//     TRANSACTIONAL_ID_AUTHORIZATION_FAILED; others of a transaction are verified
+//     with its coordinator, see verify.
 //
 // v1 throttle time; v2 log append time; v3 record batches, transactional id;
 // v5 log start offset; v7 zstd; v8 record errors and a message; v9 flexible;
@@ -69,13 +72,17 @@ func (h *handler) produce(ctx context.Context, r *request) (func() (kmsg.Respons
 	p.results = make([]produceResult, 0, n)
 	places := make([]kmsg.ProduceResponseTopicPartition, n)
 	dup := lastOf(req, n)
+	refusal := h.mayProduce(req)
 	for i := range req.Topics {
 		rt, st := &req.Topics[i], &resp.Topics[i]
 		st.Topic, st.TopicID = rt.Topic, rt.TopicID
 		st.Partitions, places = places[:0:len(rt.Partitions)], places[len(rt.Partitions):]
 
 		var t *topic.Topic
-		err := h.mayProduce(req, rt.Topic)
+		err := refusal
+		if err == nil && req.Version < 13 && topic.Internal(rt.Topic) {
+			err = kerr.InvalidTopicException
+		}
 		allowed := err == nil
 		if allowed {
 			t, err = h.topicOf(ctx, rt.Topic, rt.TopicID, req.Version >= 13)
@@ -118,6 +125,7 @@ func (h *handler) produce(ctx context.Context, r *request) (func() (kmsg.Respons
 				NoZstd:        req.Version < 7,
 				Transactional: req.TransactionID != nil,
 				AcksAll:       req.Acks == -1,
+				Verify:        h.verify(req, t, rp.Partition, rp.Records),
 				Missed:        h.missed.take(key, rp.Records, time.Now()),
 			}, func(res partition.AppendResult) {
 				out.result = res
@@ -187,15 +195,15 @@ func (p *produceCall) wait() (kmsg.Response, error) {
 // errCut: the connection was cut while a request of it was being answered.
 var errCut = errors.New("connection was cut")
 
-// mayProduce refuses what no topic decides.
-func (h *handler) mayProduce(req *kmsg.ProduceRequest, name string) error {
+// mayProduce refuses a whole request.
+func (h *handler) mayProduce(req *kmsg.ProduceRequest) error {
 	switch {
 	case req.Version < 3:
 		return kerr.UnsupportedVersion
 	case req.Acks < -1 || req.Acks > 1:
 		return kerr.InvalidRequiredAcks
-	case req.Version < 13 && topic.Internal(name):
-		return kerr.InvalidTopicException
+	case h.config.Transactions:
+		return mayTransact(req)
 	}
 	return nil
 }

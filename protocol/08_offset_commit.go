@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hanzoai/stream/broker/group"
+	"github.com/hanzoai/stream/broker/topic"
 	"github.com/hanzoai/stream/types"
 )
 
@@ -40,55 +41,80 @@ func (h *handler) offsetCommit(ctx context.Context, r *request) (kmsg.Response, 
 		V9: req.Version >= 9,
 	}
 
-	var answers []*int16 // where the answer for commit.Partitions[i] goes
+	places := commitPlaces{h: h, ctx: ctx, commit: &commit}
 	resp.Topics = make([]kmsg.OffsetCommitResponseTopic, len(req.Topics))
 	for i, rt := range req.Topics {
 		st := &resp.Topics[i]
 		st.Topic, st.TopicID = rt.Topic, rt.TopicID
 		st.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, len(rt.Partitions))
 		t, err := h.topicOf(ctx, rt.Topic, rt.TopicID, req.Version >= 10)
-		code := h.backend.Code(err, true)
-		if err == nil {
-			highest := int32(-1)
-			for _, rp := range rt.Partitions {
-				highest = max(highest, rp.Partition)
-			}
-			t = h.upTo(ctx, t, highest)
-		}
+		place := places.topic(t, err, len(rt.Partitions), func(j int) int32 { return rt.Partitions[j].Partition })
 		for j, rp := range rt.Partitions {
-			sp := &st.Partitions[j]
-			sp.Partition = rp.Partition
-			switch {
-			case err != nil:
-				sp.ErrorCode = code
-			case rp.Partition < 0 || rp.Partition >= t.Partitions:
-				sp.ErrorCode = kerr.UnknownTopicOrPartition.Code
-			default:
-				commit.Partitions = append(commit.Partitions, group.CommitPartition{
-					TopicPartition: types.TopicPartition{Topic: t.Name, Partition: rp.Partition},
-					TopicID:        t.ID,
-					Offset:         types.Offset(rp.Offset),
-					LeaderEpoch:    rp.LeaderEpoch,
-					Metadata:       rp.Metadata,
-				})
-				answers = append(answers, &sp.ErrorCode)
-			}
+			st.Partitions[j].Partition = rp.Partition
+			place(&st.Partitions[j].ErrorCode, group.CommitPartition{
+				TopicPartition: types.TopicPartition{Partition: rp.Partition},
+				Offset:         types.Offset(rp.Offset),
+				LeaderEpoch:    rp.LeaderEpoch,
+				Metadata:       rp.Metadata,
+			})
 		}
 	}
-	if len(answers) == 0 {
-		return resp, nil
-	}
-
-	res := h.backend.Groups().Commit(ctx, commit)
-	if res.Err != nil {
-		code := h.backend.Code(res.Err, true)
-		for _, answer := range answers {
-			*answer = code
-		}
-		return resp, nil
-	}
-	for i, answer := range answers {
-		*answer = h.backend.Code(res.Partitions[i], true)
-	}
+	places.ask()
 	return resp, nil
+}
+
+// commitPlaces connects the offsets of a commit with the places of their answers.
+type commitPlaces struct {
+	h       *handler
+	ctx     context.Context
+	commit  *group.CommitRequest
+	answers []*int16 // where the answer for commit.Partitions[i] goes
+}
+
+// topic returns a function that takes in the offset of one partition of a topic,
+// or of one that could not be found, and where its answer goes. The topic has n
+// partitions in the request.
+func (p *commitPlaces) topic(t *topic.Topic, err error, n int, partition func(int) int32) func(answer *int16, c group.CommitPartition) {
+	code := p.h.backend.Code(err, true)
+	if err == nil {
+		highest := int32(-1)
+		for i := range n {
+			highest = max(highest, partition(i))
+		}
+		t = p.h.upTo(p.ctx, t, highest)
+	}
+	return func(answer *int16, c group.CommitPartition) {
+		switch {
+		case err != nil:
+			*answer = code
+		case c.Partition < 0 || c.Partition >= t.Partitions:
+			*answer = kerr.UnknownTopicOrPartition.Code
+		default:
+			c.Topic, c.TopicID = t.Name, t.ID
+			p.commit.Partitions = append(p.commit.Partitions, c)
+			p.answers = append(p.answers, answer)
+		}
+	}
+}
+
+// refuse answers all that was taken in with one code.
+func (p *commitPlaces) refuse(code int16) {
+	for _, answer := range p.answers {
+		*answer = code
+	}
+}
+
+// ask commits what was taken in.
+func (p *commitPlaces) ask() {
+	if len(p.answers) == 0 {
+		return
+	}
+	res := p.h.backend.Groups().Commit(p.ctx, *p.commit)
+	if res.Err != nil {
+		p.refuse(p.h.backend.Code(res.Err, true))
+		return
+	}
+	for i, answer := range p.answers {
+		*answer = p.h.backend.Code(res.Partitions[i], true)
+	}
 }

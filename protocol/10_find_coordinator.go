@@ -11,7 +11,8 @@ import (
 	"github.com/hanzoai/stream/types"
 )
 
-// FindCoordinator (key 10, v0–v6) names the broker that looks after a group.
+// FindCoordinator (key 10, v0–v6) names the broker that looks after a
+// group or a transactional id.
 //
 //   - Every gateway names the same one, out of the list that Metadata shows.
 //   - A key given twice is answered once.
@@ -21,8 +22,7 @@ import (
 // flexible; v4 many keys, answered one by one (KIP-699), no top-level error any
 // more; v5 and v6 add error codes and key type 2 (share groups, KIP-932).
 //
-// Left out: key types 1 (no transactions yet) and 2 (no share groups yet) are
-// INVALID_REQUEST.
+// Left out: key type 2 (no share groups yet) is INVALID_REQUEST.
 var findCoordinatorAPI = api{key: 10, min: 0, max: 6, serve: (*handler).findCoordinator}
 
 // Kinds of coordinators (org.apache.kafka.common.requests.FindCoordinatorRequest).
@@ -51,12 +51,16 @@ func (h *handler) findCoordinator(_ context.Context, r *request) (kmsg.Response,
 func (h *handler) coordinator(r *request, req *kmsg.FindCoordinatorRequest, key string) kmsg.FindCoordinatorResponseCoordinator {
 	c := kmsg.NewFindCoordinatorResponseCoordinator()
 	c.Key = key
-	if err := coordinatorKey(req.Version, req.CoordinatorType, key); err != nil {
+	if err := h.coordinatorKey(req.Version, req.CoordinatorType, key); err != nil {
 		c.NodeID, c.Port = -1, -1
 		c.ErrorCode, c.ErrorMessage = h.refusal(err, true)
 		return c
 	}
-	if n, ok := h.brokers(r).Find(h.backend.Coordinator(key)); ok {
+	of := h.backend.Coordinator
+	if req.CoordinatorType == txnCoordinator {
+		of = h.backend.TxnCoordinator
+	}
+	if n, ok := h.brokers(r).Find(of(key)); ok {
 		c.NodeID, c.Host, c.Port = n.ID, n.Host, n.Port
 		return c
 	}
@@ -69,11 +73,14 @@ func (h *handler) coordinator(r *request, req *kmsg.FindCoordinatorRequest, key 
 }
 
 // coordinatorKey refuses what has no coordinator here.
-func coordinatorKey(version int16, kind int8, key string) error {
+func (h *handler) coordinatorKey(version int16, kind int8, key string) error {
 	switch kind {
 	case groupCoordinator:
 		return nil
 	case txnCoordinator:
+		if h.config.Transactions {
+			return nil
+		}
 		return refuse(kerr.InvalidRequest, "Transactions are not supported by this broker.")
 	case shareCoordinator:
 		if version < 6 {

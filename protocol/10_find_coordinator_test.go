@@ -66,6 +66,26 @@ func TestFindCoordinatorGroup(t *testing.T) {
 	}
 }
 
+// TestFindCoordinatorTransaction: a transactional id has a coordinator of its own.
+func TestFindCoordinatorTransaction(t *testing.T) {
+	b := &stub{
+		nodes: []Node{{ID: 1, Host: "a.example", Port: 9092}, {ID: 4, Host: "::1", Port: 19092}},
+		coordinator: func(k string) int32 {
+			return map[string]int32{"id": 1, "txn id": 4, "txn ": 1}[k]
+		},
+	}
+	for v := int16(1); v <= findCoordinatorAPI.max; v++ {
+		for i, c := range coordinators(t, b, v, 1, "id", "", "left") {
+			if want := []int32{4, 1, -1}[i]; c.NodeID != want || (c.ErrorCode == 15) != (want < 0) {
+				t.Errorf("v%d: %+v, want node %d", v, c, want)
+			}
+		}
+	}
+	if c := coordinators(t, b, 0, 1, "id")[0]; c.NodeID != 1 {
+		t.Errorf("v0 knows groups only: %+v", c)
+	}
+}
+
 func TestFindCoordinatorRefusals(t *testing.T) {
 	const id = "AAAAAAAAAAAAAAAAAAAAAA"
 	b := &stub{nodes: []Node{{ID: 1}}} // asked for no group: the stub would panic
@@ -74,8 +94,6 @@ func TestFindCoordinatorRefusals(t *testing.T) {
 		key  string
 		text string
 	}{
-		{1, "tx", "Transactions are not supported by this broker."},
-		{1, "", "Transactions are not supported by this broker."},
 		{2, "g:" + id + ":0", "Share groups are not supported by this broker."},
 		{2, "g:with:colons:" + id + ":12", "Share groups are not supported by this broker."},
 		{2, "g", `A key of type 2 is group:topicId:partition, not "g".`},

@@ -18,8 +18,9 @@ import (
 // v1 throttle time; v2 nothing; v3 flexible body (never the response header),
 // software name, features; v4 lists features whose minimum is 0 (KIP-584).
 //
-// Features: metadata.version as Kafka 4.3.1 has it. The others belong to
-// protocols that are not served yet, and clients would use them if listed.
+// Features: metadata.version and transaction.version as Kafka 4.3.1 has them. The
+// others belong to protocols that are not served yet, and clients would use them if
+// listed.
 var apiVersionsAPI = api{key: keyAPIVersions, min: 0, max: 4, anonymous: true, lends: true, serve: (*handler).apiVersions}
 
 // keyAPIVersions is the one key that is treated apart before its handler runs.
@@ -30,6 +31,10 @@ const (
 	metadataVersionMin = 7
 	metadataVersion    = 30
 )
+
+// transaction.version 2: clients add partitions and groups by Produce and
+// TxnOffsetCommit, and have a new epoch in each transaction (KIP-890).
+const transactionVersion = 2
 
 func (h *handler) apiVersions(_ context.Context, r *request) (kmsg.Response, error) {
 	req := r.Request.(*kmsg.ApiVersionsRequest)
@@ -51,14 +56,25 @@ func (h *handler) apiVersions(_ context.Context, r *request) (kmsg.Response, err
 	for _, a := range h.served {
 		resp.ApiKeys = append(resp.ApiKeys, versionsOf(a))
 	}
-	supported := kmsg.NewApiVersionsResponseSupportedFeature()
-	supported.Name, supported.MinVersion, supported.MaxVersion = "metadata.version", metadataVersionMin, metadataVersion
-	resp.SupportedFeatures = append(resp.SupportedFeatures, supported)
 	resp.FinalizedFeaturesEpoch = 0
-	finalized := kmsg.NewApiVersionsResponseFinalizedFeature()
-	finalized.Name, finalized.MinVersionLevel, finalized.MaxVersionLevel = "metadata.version", metadataVersion, metadataVersion
-	resp.FinalizedFeatures = append(resp.FinalizedFeatures, finalized)
+	h.feature(resp, "metadata.version", metadataVersionMin, metadataVersion)
+	if h.config.Transactions {
+		h.feature(resp, "transaction.version", 0, transactionVersion)
+	}
 	return resp, nil
+}
+
+// feature lists one that is in force at its highest level. Clients before v4 fail
+// at a supported one whose minimum is 0 (KAFKA-17011).
+func (h *handler) feature(resp *kmsg.ApiVersionsResponse, name string, low, high int16) {
+	if low > 0 || resp.Version >= 4 {
+		supported := kmsg.NewApiVersionsResponseSupportedFeature()
+		supported.Name, supported.MinVersion, supported.MaxVersion = name, low, high
+		resp.SupportedFeatures = append(resp.SupportedFeatures, supported)
+	}
+	finalized := kmsg.NewApiVersionsResponseFinalizedFeature()
+	finalized.Name, finalized.MinVersionLevel, finalized.MaxVersionLevel = name, high, high
+	resp.FinalizedFeatures = append(resp.FinalizedFeatures, finalized)
 }
 
 func versionsOf(a *api) kmsg.ApiVersionsResponseApiKey {

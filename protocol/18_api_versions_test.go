@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -24,11 +25,21 @@ func TestAPIVersions(t *testing.T) {
 		if v < 3 {
 			return
 		}
-		if len(r.SupportedFeatures) != 1 || len(r.FinalizedFeatures) != 1 || r.FinalizedFeaturesEpoch < 0 {
-			t.Fatalf("features: %+v", r)
+		var supported, finalized []string
+		for _, f := range r.SupportedFeatures {
+			supported = append(supported, fmt.Sprint(f.Name, " ", f.MinVersion, "-", f.MaxVersion))
 		}
-		if f, g := r.SupportedFeatures[0], r.FinalizedFeatures[0]; f.Name != "metadata.version" || f.MinVersion != 7 || f.MaxVersion != 30 || g.Name != f.Name || g.MinVersionLevel != 30 || g.MaxVersionLevel != 30 {
-			t.Errorf("features: %+v %+v", f, g)
+		for _, f := range r.FinalizedFeatures {
+			finalized = append(finalized, fmt.Sprint(f.Name, " ", f.MinVersionLevel, "-", f.MaxVersionLevel))
+		}
+		want := []string{"metadata.version 7-30"}
+		if v >= 4 { // below, a minimum of 0 cannot be told
+			want = append(want, "transaction.version 0-2")
+		}
+		same(t, "supported", supported, want)
+		same(t, "in force", finalized, []string{"metadata.version 30-30", "transaction.version 2-2"})
+		if r.FinalizedFeaturesEpoch < 0 {
+			t.Errorf("features' epoch %d", r.FinalizedFeaturesEpoch)
 		}
 		for _, c := range [][2]string{{"", "1"}, {"x", ""}, {"-x", "1"}, {"x", "1."}, {"a b", "1"}, {"x", "1\n"}, {"ü", "1"}, {"x_y", "1"}} {
 			if r := ask[*kmsg.ApiVersionsResponse](p, v, &kmsg.ApiVersionsRequest{ClientSoftwareName: c[0], ClientSoftwareVersion: c[1]}); r.ErrorCode != kerr.InvalidRequest.Code || len(r.ApiKeys) != 0 {
@@ -47,8 +58,7 @@ func TestAPIVersions(t *testing.T) {
 }
 
 // TestC02VersionSet: what clients conclude from the list as a whole; that it lies
-// within what Kafka serves is TestParityTable. What Produce 12 promises belongs
-// to transactions.
+// within what Kafka serves is TestParityTable.
 func TestC02VersionSet(t *testing.T) {
 	t.Parallel()
 	have := map[int16]*api{}
@@ -70,6 +80,13 @@ func TestC02VersionSet(t *testing.T) {
 	// The highest versions of 4.3.1, of the lowest that clients in use need.
 	for key, r := range map[int16][2]int16{0: {0, 13}, 1: {4, 18}, 2: {1, 11}, 3: {0, 13}, 8: {2, 10}, 9: {1, 10}, 10: {0, 6}, 11: {0, 9}, 12: {0, 4}, 13: {0, 5},
 		14: {0, 5}, 15: {0, 6}, 16: {0, 5}, 18: {0, 4}, 19: {2, 7}, 20: {1, 6}, 22: {0, 5}, 32: {1, 4}, 42: {0, 2}, 60: {0, 2}} {
+		if a := have[key]; a == nil || a.min != r[0] || a.max != r[1] {
+			t.Errorf("key %d: %+v, want v%d–v%d", key, a, r[0], r[1])
+		}
+	}
+	// Transactions are served whole: what Produce 12 and TxnOffsetCommit 5 promise
+	// needs EndTxn 5, and the level of transaction.version.
+	for key, r := range map[int16][2]int16{24: {0, 5}, 25: {0, 4}, 26: {0, 5}, 27: {1, 2}, 28: {0, 5}, 61: {0, 0}, 65: {0, 0}, 66: {0, 2}} {
 		if a := have[key]; a == nil || a.min != r[0] || a.max != r[1] {
 			t.Errorf("key %d: %+v, want v%d–v%d", key, a, r[0], r[1])
 		}

@@ -30,7 +30,7 @@ func TestC31InitProducerID(t *testing.T) {
 			{"id without epoch", nil, 7, -1, v < 3},
 			{"epoch without id", nil, -1, 3, v < 3},
 			{"empty transactional id", ptr(""), -1, -1, false},
-			{"transactional id", ptr("tx"), -1, -1, false},
+			{"empty transactional id, going on", ptr(""), 7, 3, false},
 		} {
 			before := next
 			resp := init(c.txn, c.id, c.epoch)

@@ -7,10 +7,11 @@ import (
 )
 
 // DescribeProducers (key 61, v0) lists the producer ids that a partition knows:
-// idempotent ones that wrote to it within a day.
+// those that wrote to it within a day, or have a transaction open there.
 //
 //   - Their last timestamp is the largest one of their last batch.
-//   - None has a transaction: coordinator epoch −1, start of the transaction −1.
+//   - Without a marker yet the coordinator epoch is −1, with nothing open the start
+//     of the transaction.
 //   - An unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION, the latter without
 //     a text, and what can be no topic INVALID_TOPIC_EXCEPTION.
 //   - A partition named twice is answered once.
@@ -53,7 +54,7 @@ func (h *handler) describeProducers(ctx context.Context, r *request) (kmsg.Respo
 				for _, s := range ps {
 					a := kmsg.NewDescribeProducersResponseTopicPartitionActiveProducer()
 					a.ProducerID, a.ProducerEpoch, a.LastSequence, a.LastTimestamp = s.ID, int32(s.Epoch), s.LastSequence, s.LastTime
-					a.CoordinatorEpoch = -1
+					a.CoordinatorEpoch, a.CurrentTxnStartOffset = s.CoordinatorEpoch, int64(s.TxnStart)
 					sp.ActiveProducers = append(sp.ActiveProducers, a)
 				}
 			})

@@ -33,6 +33,8 @@ type api struct {
 	// large APIs' answers may be much larger than their requests: they are made
 	// a few at a time, see answers.
 	large bool
+	// transactions: served only with Config.Transactions.
+	transactions bool
 	// serve answers a request: exactly one of response and error is non-nil. An
 	// error means "close without an answer" and is never one of Kafka's. The
 	// response's version is set, as ResponseKind does. ctx ends when the
@@ -99,6 +101,11 @@ var apis = []*api{
 	&deleteRecordsAPI,
 	&initProducerIDAPI,
 	&offsetForLeaderEpochAPI,
+	&addPartitionsToTxnAPI,
+	&addOffsetsToTxnAPI,
+	&endTxnAPI,
+	&writeTxnMarkersAPI,
+	&txnOffsetCommitAPI,
 	&describeConfigsAPI,
 	&alterConfigsAPI,
 	&describeLogDirsAPI,
@@ -111,6 +118,13 @@ var apis = []*api{
 	&offsetDeleteAPI,
 	&describeClusterAPI,
 	&describeProducersAPI,
+	&describeTransactionsAPI,
+	&listTransactionsAPI,
 	&listConfigResourcesAPI,
 	&describeTopicPartitionsAPI,
+}
+
+// servedAPIs are the rows that are served.
+func servedAPIs(transactions bool) []*api {
+	return slices.DeleteFunc(slices.Clone(apis), func(a *api) bool { return a.transactions && !transactions })
 }

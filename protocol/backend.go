@@ -7,6 +7,7 @@ import (
 	"github.com/hanzoai/stream/broker/group"
 	"github.com/hanzoai/stream/broker/partition"
 	"github.com/hanzoai/stream/broker/topic"
+	"github.com/hanzoai/stream/broker/txn"
 	"github.com/hanzoai/stream/types"
 )
 
@@ -27,6 +28,8 @@ type Cluster interface {
 	// Coordinator is the node that clients should ask for a group; −1 if that
 	// cannot be known now.
 	Coordinator(group string) int32
+	// TxnCoordinator is the same for a transactional id.
+	TxnCoordinator(id string) int32
 }
 
 // Brokers are the brokers that clients are told of at one moment.
@@ -131,6 +134,8 @@ type Partition interface {
 	DeleteRecords(ctx context.Context, offset types.Offset) (types.Offset, error)
 	// Producers lists the producer ids that are known, by id.
 	Producers(ctx context.Context) ([]partition.ProducerState, error)
+	// EndTransaction appends a marker; it returns when that is applied.
+	EndTransaction(ctx context.Context, m partition.Marker) error
 }
 
 // Partitions opens partitions.
@@ -153,6 +158,17 @@ type Groups interface {
 	Delete(ctx context.Context, name string) error
 	// DeleteOffsets forgets what a group committed for some partitions.
 	DeleteOffsets(ctx context.Context, name string, partitions []types.TopicPartition) group.DeleteOffsetsResponse
+}
+
+// Transactions are the transactional ids; txn.Forwarder is the real one.
+type Transactions interface {
+	Init(ctx context.Context, r txn.InitRequest) txn.InitResponse
+	AddPartitions(ctx context.Context, r txn.AddPartitionsRequest) txn.AddPartitionsResponse
+	AddOffsets(ctx context.Context, r txn.AddOffsetsRequest) txn.AddOffsetsResponse
+	End(ctx context.Context, r txn.EndRequest) txn.EndResponse
+	// Describe is TRANSACTIONAL_ID_NOT_FOUND for an unknown one.
+	Describe(ctx context.Context, id string) txn.Description
+	List(ctx context.Context, r txn.ListRequest) ([]txn.Listing, error)
 }
 
 // Space is where the store keeps things and how much fits there.
@@ -185,6 +201,7 @@ type Backend interface {
 	Copies
 	Storage
 	Groups() Groups
+	Transactions() Transactions
 	Producers
 	// Code maps an error to the code a client sees: refusals as they are,
 	// failures logged once and mapped; group says that a coordinator API asks.

@@ -71,6 +71,32 @@ func firstError(resp kmsg.Response) int16 {
 		return first(r.Topics, func(t *kmsg.OffsetForLeaderEpochResponseTopic) int16 {
 			return first(t.Partitions, func(p *kmsg.OffsetForLeaderEpochResponseTopicPartition) int16 { return p.ErrorCode })
 		})
+	case *kmsg.AddPartitionsToTxnResponse:
+		return cmp.Or(r.ErrorCode, first(r.Transactions, func(x *kmsg.AddPartitionsToTxnResponseTransaction) int16 {
+			return first(x.Topics, func(t *kmsg.AddPartitionsToTxnResponseTransactionTopic) int16 {
+				return first(t.Partitions, func(p *kmsg.AddPartitionsToTxnResponseTransactionTopicPartition) int16 { return p.ErrorCode })
+			})
+		}), first(r.Topics, func(t *kmsg.AddPartitionsToTxnResponseTopic) int16 {
+			return first(t.Partitions, func(p *kmsg.AddPartitionsToTxnResponseTopicPartition) int16 { return p.ErrorCode })
+		}))
+	case *kmsg.AddOffsetsToTxnResponse:
+		return r.ErrorCode
+	case *kmsg.EndTxnResponse:
+		return r.ErrorCode
+	case *kmsg.WriteTxnMarkersResponse:
+		return first(r.Markers, func(m *kmsg.WriteTxnMarkersResponseMarker) int16 {
+			return first(m.Topics, func(t *kmsg.WriteTxnMarkersResponseMarkerTopic) int16 {
+				return first(t.Partitions, func(p *kmsg.WriteTxnMarkersResponseMarkerTopicPartition) int16 { return p.ErrorCode })
+			})
+		})
+	case *kmsg.TxnOffsetCommitResponse:
+		return first(r.Topics, func(t *kmsg.TxnOffsetCommitResponseTopic) int16 {
+			return first(t.Partitions, func(p *kmsg.TxnOffsetCommitResponseTopicPartition) int16 { return p.ErrorCode })
+		})
+	case *kmsg.DescribeTransactionsResponse:
+		return first(r.TransactionStates, func(s *kmsg.DescribeTransactionsResponseTransactionState) int16 { return s.ErrorCode })
+	case *kmsg.ListTransactionsResponse:
+		return r.ErrorCode
 	case *kmsg.AlterConfigsResponse:
 		return first(r.Resources, func(c *kmsg.AlterConfigsResponseResource) int16 { return c.ErrorCode })
 	case *kmsg.IncrementalAlterConfigsResponse:

@@ -14,6 +14,7 @@ import (
 	"github.com/hanzoai/stream/broker/group"
 	"github.com/hanzoai/stream/broker/partition"
 	"github.com/hanzoai/stream/broker/topic"
+	"github.com/hanzoai/stream/broker/txn"
 	"github.com/hanzoai/stream/types"
 )
 
@@ -47,6 +48,7 @@ type stub struct {
 
 	producerID func() (int64, error)
 	groups     stubGroups
+	txns       stubTransactions
 
 	copies func(t *topic.Topic, partition int32) partition.Copies // nil: one
 
@@ -68,6 +70,16 @@ type stubGroups struct {
 	forget    func(string, []types.TopicPartition) group.DeleteOffsetsResponse
 }
 
+// stubTransactions has a function per call.
+type stubTransactions struct {
+	init          func(txn.InitRequest) txn.InitResponse
+	addPartitions func(txn.AddPartitionsRequest) txn.AddPartitionsResponse
+	addOffsets    func(txn.AddOffsetsRequest) txn.AddOffsetsResponse
+	end           func(txn.EndRequest) txn.EndResponse
+	describe      func(string) txn.Description
+	list          func(txn.ListRequest) ([]txn.Listing, error)
+}
+
 func (s *stub) ClusterID() string { return "clusterclusterclusterc" }
 func (s *stub) Brokers() Brokers {
 	return Brokers{Nodes: s.nodes, Self: 1, Controller: s.controller, Replicas: func(types.TopicID, int32, int) []int32 { return []int32{1} }}
@@ -75,6 +87,8 @@ func (s *stub) Brokers() Brokers {
 
 func (s *stub) Coordinator(g string) int32              { return s.coordinator(g) }
 func (s *stub) Groups() Groups                          { return s.groups }
+func (s *stub) Transactions() Transactions              { return s.txns }
+func (s *stub) TxnCoordinator(id string) int32          { return s.coordinator("txn " + id) }
 func (s *stub) BrokerConfigs(int32) []topic.ConfigValue { return s.broker }
 
 func (s *stub) ClusterConfigs() []topic.ConfigValue { return s.cluster }
@@ -201,6 +215,23 @@ func (g stubGroups) DeleteOffsets(_ context.Context, name string, ps []types.Top
 	return g.forget(name, ps)
 }
 
+func (x stubTransactions) Init(_ context.Context, r txn.InitRequest) txn.InitResponse {
+	return x.init(r)
+}
+func (x stubTransactions) AddPartitions(_ context.Context, r txn.AddPartitionsRequest) txn.AddPartitionsResponse {
+	return x.addPartitions(r)
+}
+func (x stubTransactions) AddOffsets(_ context.Context, r txn.AddOffsetsRequest) txn.AddOffsetsResponse {
+	return x.addOffsets(r)
+}
+func (x stubTransactions) End(_ context.Context, r txn.EndRequest) txn.EndResponse { return x.end(r) }
+func (x stubTransactions) Describe(_ context.Context, id string) txn.Description {
+	return x.describe(id)
+}
+func (x stubTransactions) List(_ context.Context, r txn.ListRequest) ([]txn.Listing, error) {
+	return x.list(r)
+}
+
 // stubTopic makes a topic whose id begins with n.
 func stubTopic(n byte, name string, partitions int32) *topic.Topic {
 	return &topic.Topic{Name: name, ID: types.TopicID{n, 15: 1}, Partitions: partitions, Replicas: 1}
@@ -219,7 +250,7 @@ func asked[R kmsg.Response](t *testing.T, b Backend, row *api, version int16, re
 	if err := got.ReadFrom(req.AppendTo(nil)); err != nil {
 		t.Fatalf("v%d: decode the request: %v", version, err)
 	}
-	h := &handler{backend: b}
+	h := &handler{backend: b, config: Config{Transactions: true}}
 	resp, err := row.serve(h, t.Context(), &request{Request: got, conn: &conn{host: "10.1.2.3"}, clientID: "me"})
 	if err != nil {
 		t.Fatalf("v%d: no answer: %v", version, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/hanzoai/stream/broker/group"
 	"github.com/hanzoai/stream/broker/partition"
 	"github.com/hanzoai/stream/broker/topic"
+	"github.com/hanzoai/stream/broker/txn"
 	"github.com/hanzoai/stream/serde"
 	"github.com/hanzoai/stream/types"
 )
@@ -71,6 +72,18 @@ func newWorld() *world {
 		forget: func(string, []types.TopicPartition) group.DeleteOffsetsResponse {
 			return group.DeleteOffsetsResponse{Err: kerr.GroupIDNotFound}
 		},
+	}
+	w.txns = stubTransactions{
+		init: func(txn.InitRequest) txn.InitResponse { return txn.InitResponse{Producer: txn.Producer{ID: 7}} },
+		addPartitions: func(txn.AddPartitionsRequest) txn.AddPartitionsResponse {
+			return txn.AddPartitionsResponse{Err: kerr.InvalidProducerIDMapping}
+		},
+		addOffsets: func(txn.AddOffsetsRequest) txn.AddOffsetsResponse {
+			return txn.AddOffsetsResponse{Err: kerr.InvalidProducerIDMapping}
+		},
+		end:      func(txn.EndRequest) txn.EndResponse { return txn.EndResponse{Err: kerr.InvalidTxnState} },
+		describe: func(string) txn.Description { return txn.Description{Err: kerr.TransactionalIDNotFound} },
+		list:     func(txn.ListRequest) ([]txn.Listing, error) { return nil, nil },
 	}
 	w.space = func() (Space, error) { return Space{Dir: "here", Total: 100, Usable: 50}, nil }
 	w.sizes = func(ts []*topic.Topic) (all [][]int64, err error) {
@@ -130,6 +143,7 @@ type log struct {
 	// producers is what Producers answers.
 	producers []partition.ProducerState
 	aborted   []partition.Aborted
+	markers   []partition.Marker
 	fail      error
 	waiters   map[chan<- struct{}]struct{}
 }
@@ -289,6 +303,15 @@ func (l *log) Producers(context.Context) ([]partition.ProducerState, error) {
 	return l.producers, l.fail
 }
 
+func (l *log) EndTransaction(_ context.Context, m partition.Marker) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fail == nil {
+		l.markers = append(l.markers, m)
+	}
+	return l.fail
+}
+
 // batch is a batch of one record with n bytes of value.
 func batch(timestamp int64, n int) []byte {
 	return serde.PlainBatch(99, timestamp, []byte("k"), bytes.Repeat([]byte("v"), n), nil)
@@ -304,7 +327,7 @@ type testServer struct {
 func startServer(t *testing.T, b Backend, set func(*Config)) *testServer {
 	t.Helper()
 	c := DefaultConfig()
-	c.QueuedMaxRequestBytes = 64 << 20
+	c.QueuedMaxRequestBytes, c.Transactions = 64<<20, true
 	if set != nil {
 		set(&c)
 	}

@@ -300,3 +300,8 @@ func (v *View) Producers(context.Context) ([]partition.ProducerState, error) { r
 func (v *View) Submit(_ partition.AppendRequest, done func(partition.AppendResult)) {
 	done(partition.AppendResult{Err: kerr.InvalidTopicException, BaseOffset: types.NoOffset, LogStart: types.NoOffset, AppendTime: -1})
 }
+
+// EndTransaction implements protocol.Partition: no transaction writes here.
+func (v *View) EndTransaction(context.Context, partition.Marker) error {
+	return kerr.InvalidTopicException
+}

@@ -33,7 +33,8 @@ var who = []struct {
 // that of partition a is among those that are. (And Apache Kafka never ends a
 // transaction whose own marker is refused because of one of these.)
 func (r *row) passing() bool {
-	return (r.name == "WriteTxnMarkers" || r.name == "Produce") && strings.Contains(r.variant, " a")
+	return r.name == "WriteTxnMarkers" && strings.Contains(r.variant, "internal") ||
+		(r.name == "WriteTxnMarkers" || r.name == "Produce") && strings.Contains(r.variant, " a")
 }
 
 // alone says that nothing that is verified with the coordinator may go on at the
@@ -110,6 +111,29 @@ func rows() (all []*row) {
 	partitions("verify b, current", 4, 5, true, current, b)
 	partitions("verify a and b, current", 4, 5, true, current, a, b)
 
+	partitions("internal, current", 0, 5, false, current, func(*cell) string { return "__consumer_offsets" })
+	partitions("none, current", 0, 5, false, current)
+	partitions("a twice, current", 0, 5, false, current, a, a)
+	add(24, 0, 3, "partition 1 of a, current", nil, func(c *cell, _ int16) kmsg.Request {
+		req := kmsg.NewPtrAddPartitionsToTxnRequest()
+		req.TransactionalID, req.ProducerID, req.ProducerEpoch = c.id, c.pid, c.epoch
+		rt := kmsg.NewAddPartitionsToTxnRequestTopic()
+		rt.Topic, rt.Partitions = c.state.a, []int32{1, 0, -1}
+		req.Topics = append(req.Topics, rt)
+		return req
+	})
+	add(24, 4, 5, "two transactions and none", nil, func(c *cell, _ int16) kmsg.Request {
+		req := kmsg.NewPtrAddPartitionsToTxnRequest()
+		for _, id := range []string{c.id, c.id + "other", ""} {
+			t, rt := kmsg.NewAddPartitionsToTxnRequestTransaction(), kmsg.NewAddPartitionsToTxnRequestTransactionTopic()
+			t.TransactionalID, t.ProducerID, t.ProducerEpoch, t.VerifyOnly = id, c.pid, c.epoch, true
+			rt.Topic, rt.Partitions = c.state.a, []int32{0}
+			t.Topics = append(t.Topics, rt)
+			req.Transactions = append(req.Transactions, t)
+		}
+		return req
+	})
+
 	for _, w := range who {
 		add(25, 0, 4, w.name, nil, func(c *cell, _ int16) kmsg.Request {
 			req := kmsg.NewPtrAddOffsetsToTxnRequest()
@@ -118,6 +142,11 @@ func rows() (all []*row) {
 			return req
 		})
 	}
+	add(25, 0, 4, "no group, current", nil, func(c *cell, _ int16) kmsg.Request {
+		req := kmsg.NewPtrAddOffsetsToTxnRequest()
+		req.TransactionalID, req.ProducerID, req.ProducerEpoch = c.id, c.pid, c.epoch
+		return req
+	})
 	for _, commit := range []bool{true, false} {
 		for _, w := range who {
 			how := "abort"
@@ -138,6 +167,58 @@ func rows() (all []*row) {
 			return c.offset(v, pid, epoch)
 		})
 	}
+	offset := func(variant string, from, to int16, set func(c *cell, r *kmsg.TxnOffsetCommitRequest)) {
+		add(28, from, to, variant, nil, func(c *cell, v int16) kmsg.Request {
+			req := c.offset(v, c.pid, c.epoch).(*kmsg.TxnOffsetCommitRequest)
+			set(c, req)
+			return req
+		})
+	}
+	offset("no group", 0, 5, func(_ *cell, r *kmsg.TxnOffsetCommitRequest) { r.Group = "" })
+	offset("unknown topic", 0, 5, func(_ *cell, r *kmsg.TxnOffsetCommitRequest) { r.Topics[0].Topic = "txn-unknown" })
+	offset("generation 5", 3, 5, func(_ *cell, r *kmsg.TxnOffsetCommitRequest) { r.Generation = 5 })
+	offset("generation 5, previous", 3, 5, func(_ *cell, r *kmsg.TxnOffsetCommitRequest) { r.Generation, r.ProducerEpoch = 5, r.ProducerEpoch-1 })
+	offset("member", 3, 5, func(_ *cell, r *kmsg.TxnOffsetCommitRequest) { r.MemberID = "m" })
+	offset("long metadata", 0, 5, func(_ *cell, r *kmsg.TxnOffsetCommitRequest) {
+		r.Topics[0].Partitions[0].Metadata = ptr(strings.Repeat("m", 4097))
+	})
+
+	// The empty transactional id.
+	add(22, 0, 5, "empty id", nil, func(c *cell, _ int16) kmsg.Request {
+		req := kmsg.NewPtrInitProducerIDRequest()
+		req.TransactionalID, req.TransactionTimeoutMillis = ptr(""), 1000
+		return req
+	})
+	for _, timeout := range []int32{0, -1, 900_000, 900_001} {
+		add(22, 4, 4, fmt.Sprintf("timeout %d", timeout), nil, func(c *cell, _ int16) kmsg.Request {
+			req := kmsg.NewPtrInitProducerIDRequest()
+			req.TransactionalID, req.TransactionTimeoutMillis = &c.id, timeout
+			return req
+		})
+	}
+	add(24, 0, 3, "empty id", nil, func(c *cell, _ int16) kmsg.Request {
+		req := kmsg.NewPtrAddPartitionsToTxnRequest()
+		req.ProducerID, req.ProducerEpoch = c.pid, c.epoch
+		rt := kmsg.NewAddPartitionsToTxnRequestTopic()
+		rt.Topic, rt.Partitions = c.state.a, []int32{0}
+		req.Topics = append(req.Topics, rt)
+		return req
+	})
+	add(25, 0, 4, "empty id", nil, func(c *cell, _ int16) kmsg.Request {
+		req := kmsg.NewPtrAddOffsetsToTxnRequest()
+		req.ProducerID, req.ProducerEpoch, req.Group = c.pid, c.epoch, c.group
+		return req
+	})
+	add(26, 0, 5, "empty id", nil, func(c *cell, _ int16) kmsg.Request {
+		req := kmsg.NewPtrEndTxnRequest()
+		req.ProducerID, req.ProducerEpoch = c.pid, c.epoch
+		return req
+	})
+	// Above v4 Kafka answers 42 or 14.
+	offset("empty id", 0, 4, func(_ *cell, r *kmsg.TxnOffsetCommitRequest) { r.TransactionalID = "" })
+	add(0, 9, 13, "to b, empty id", b, func(c *cell, v int16) kmsg.Request {
+		return c.batch(v, c.state.b, c.pid, c.epoch, 0, true, ptr(""))
+	})
 	for _, topic := range []struct {
 		name string
 		of   func(c *cell) string
@@ -176,6 +257,15 @@ func rows() (all []*row) {
 	add(27, 1, 2, "abort b, current", b, func(c *cell, _ int16) kmsg.Request { return marker(c.state.b, c.pid, c.epoch, 0, false) })
 	add(27, 1, 2, "abort a, current, coordinator epoch -1", a, func(c *cell, _ int16) kmsg.Request { return marker(c.state.a, c.pid, c.epoch, -1, false) })
 	add(27, 1, 2, "abort a, current, coordinator epoch 7", a, func(c *cell, _ int16) kmsg.Request { return marker(c.state.a, c.pid, c.epoch, 7, false) })
+	add(27, 1, 2, "abort internal, current", nil, func(c *cell, _ int16) kmsg.Request { return marker("__consumer_offsets", c.pid, c.epoch, 0, false) })
+	for _, w := range who[:3] {
+		add(27, 2, 2, "version 2, abort a, "+w.name, a, func(c *cell, _ int16) kmsg.Request {
+			pid, epoch := w.of(c)
+			req := marker(c.state.a, pid, epoch, 0, false).(*kmsg.WriteTxnMarkersRequest)
+			req.Markers[0].TransactionVersion = 2
+			return req
+		})
+	}
 	add(27, 1, 2, "abort unknown, current", nil, func(c *cell, _ int16) kmsg.Request { return marker("txn-unknown", c.pid, c.epoch, 0, false) })
 
 	listing := func(variant string, from int16, set func(c *cell, r *kmsg.ListTransactionsRequest)) {
@@ -190,6 +280,10 @@ func rows() (all []*row) {
 	listing("by state", 0, func(_ *cell, r *kmsg.ListTransactionsRequest) {
 		r.StateFilters = []string{"Ongoing", "CompleteAbort", "ongoing", "Gone"}
 	})
+	listing("by states that there are not", 0, func(_ *cell, r *kmsg.ListTransactionsRequest) { r.StateFilters = []string{"ongoing", "Gone"} })
+	listing("by bad pattern", 2, func(_ *cell, r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = ptr("(") })
+	listing("by no pattern", 2, func(_ *cell, r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = ptr("") })
+	listing("longer than nothing", 1, func(_ *cell, r *kmsg.ListTransactionsRequest) { r.DurationFilterMillis = 0 })
 	listing("longer than an hour", 1, func(_ *cell, r *kmsg.ListTransactionsRequest) { r.DurationFilterMillis = 3_600_000 })
 	listing("by pattern", 2, func(c *cell, r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = &c.id })
 	listing("by part of a pattern", 2, func(c *cell, r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = ptr(c.id[1:]) })
@@ -199,7 +293,20 @@ func rows() (all []*row) {
 		req.TransactionalIDs = []string{c.id, "txn nobody"}
 		return req
 	})
+	add(65, 0, 0, "this and the empty id", nil, func(c *cell, _ int16) kmsg.Request {
+		req := kmsg.NewPtrDescribeTransactionsRequest()
+		req.TransactionalIDs = []string{c.id, ""}
+		return req
+	})
 	return all
+}
+
+// named is a topic, with a partition that is not the first.
+func named(topic string, partition int32) string {
+	if partition == 0 {
+		return topic
+	}
+	return fmt.Sprintf("%s partition %d", topic, partition)
 }
 
 func ptr[T any](v T) *T { return &v }
@@ -237,7 +344,7 @@ func (c *cell) tell(resp kmsg.Response) (text string, code int16) {
 		}
 		for _, t := range r.Topics {
 			for _, p := range t.Partitions {
-				partition(t.Topic, p.ErrorCode)
+				partition(named(t.Topic, p.Partition), p.ErrorCode)
 			}
 		}
 		for _, tx := range r.Transactions {
