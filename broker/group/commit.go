@@ -13,7 +13,7 @@ func (s *State) checkCommit(r CommitRequest) error {
 	switch {
 	case !s.exists && r.Generation < 0:
 		return nil
-	case !s.exists && r.V9:
+	case !s.exists && r.V9 && r.Txn == nil:
 		return kerr.GroupIDNotFound
 	case !s.exists:
 		return kerr.IllegalGeneration
@@ -26,10 +26,12 @@ func (s *State) checkCommit(r CommitRequest) error {
 		if r.Generation != s.generation {
 			return kerr.IllegalGeneration
 		}
-	case s.phase != Empty:
+	case r.Txn == nil && s.phase != Empty:
+		// The first versions of TxnOffsetCommit know no members: its producer's epoch
+		// is all that fences there.
 		return kerr.UnknownMemberID
 	}
-	if s.phase == CompletingRebalance {
+	if r.Txn == nil && s.phase == CompletingRebalance {
 		// The member has joined this generation and has not got its share: what it
 		// commits belongs to the one before.
 		return kerr.RebalanceInProgress
@@ -37,11 +39,16 @@ func (s *State) checkCommit(r CommitRequest) error {
 	return nil
 }
 
-// commit is OffsetCommit up to the store: it returns, per partition, the plan
-// whose outcome is the answer, or the refusal.
+// commit is OffsetCommit, and TxnOffsetCommit, up to the store: it returns, per
+// partition, the plan whose outcome is the answer, or the refusal.
 func (s *State) commit(now time.Time, r CommitRequest) (plans []*op, refused []error, err error) {
 	if err := s.checkCommit(r); err != nil {
 		return nil, nil, err
+	}
+	if r.Txn != nil && s.hasEnded(r.Txn.ProducerID, r.Txn.N) {
+		// It was on its way for long. Whoever sent it has ended the transaction since,
+		// or it was ended for him with a higher epoch.
+		return nil, nil, kerr.InvalidProducerEpoch
 	}
 	plans, refused = make([]*op, len(r.Partitions)), make([]error, len(r.Partitions))
 	for i, p := range r.Partitions {
@@ -54,11 +61,16 @@ func (s *State) commit(now time.Time, r CommitRequest) (plans []*op, refused []e
 			continue
 		}
 		s.create(now)
-		plans[i] = s.offsets.set(p.TopicPartition, &stored{
-			TopicID: p.TopicID, Offset: p.Offset, Epoch: p.LeaderEpoch, Metadata: metadata, Timestamp: now.UnixMilli(),
-		})
+		c := commit{TopicID: p.TopicID, Offset: p.Offset, Epoch: p.LeaderEpoch, Metadata: metadata, Timestamp: now.UnixMilli()}
+		if r.Txn == nil {
+			plans[i] = s.offsets.plan(p.TopicPartition, change{commit: &c})
+			continue
+		}
+		plans[i] = s.offsets.plan(p.TopicPartition, change{pending: &pendingCommit{
+			ProducerID: r.Txn.ProducerID, N: r.Txn.N, Transactional: r.Txn.TransactionalID, commit: c,
+		}})
 	}
-	if m := s.byID[r.Member]; m != nil && (s.phase == Stable || s.phase == PreparingRebalance) {
+	if m := s.byID[r.Member]; m != nil && r.Txn == nil && (s.phase == Stable || s.phase == PreparingRebalance) {
 		s.alive(now, m)
 	}
 	return plans, refused, nil

@@ -37,6 +37,10 @@ type Deps struct {
 	Replicated bool
 	Logger     *slog.Logger          // nil: silent
 	Registerer prometheus.Registerer // nil: no metrics
+	// Open says whether a transaction may still commit, or abort, offsets: the one
+	// with number n of a transactional id that writes as producer. Asked of those
+	// that have been open for long. nil: they are.
+	Open func(ctx context.Context, transactionalID string, producer, n int64) (bool, error)
 	// NewID makes the unique part of a member id; nil: a random UUID.
 	NewID func() string
 }
@@ -51,9 +55,11 @@ type Coordinator struct {
 	rt      *coord.Runtime[*State]
 	metrics metrics
 
-	mu       sync.Mutex // guards: drops
+	mu       sync.Mutex // guards: drops, doubts
 	drops    []types.TopicID
 	dropping chan struct{} // capacity 1: drops is not empty
+	doubts   map[string]struct{}
+	doubting chan struct{} // capacity 1: doubts is not empty
 }
 
 type turn = coord.Turn[*State]
@@ -67,7 +73,7 @@ func New(c Config, d Deps) *Coordinator {
 	if d.NewID == nil {
 		d.NewID = newUUID
 	}
-	co := &Coordinator{c: c, d: d, dropping: make(chan struct{}, 1)}
+	co := &Coordinator{c: c, d: d, dropping: make(chan struct{}, 1), doubts: map[string]struct{}{}, doubting: make(chan struct{}, 1)}
 	co.metrics.register(d.Registerer)
 	co.rt = coord.New(coord.Config[*State]{
 		Table: d.Table, Members: d.Members, Logger: d.Logger, Replicated: d.Replicated,
@@ -97,6 +103,7 @@ func (co *Coordinator) Run(ctx context.Context) error {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { co.retain(ctx) })
+	wg.Go(func() { co.inquiries(ctx) })
 	// The runtime first: whoever waits for it is answered.
 	defer co.serve()()
 	return co.rt.Run(ctx)
@@ -245,13 +252,14 @@ func (co *Coordinator) Leave(ctx context.Context, name string, members []LeaveMe
 	return out
 }
 
-// Commit stores offsets; it returns when they are stored.
+// Commit stores offsets, those of a transaction to be pending until it ends; it
+// returns when they are stored.
 func (co *Coordinator) Commit(ctx context.Context, r CommitRequest) CommitResponse {
 	if len(r.Group) > maxName {
 		return CommitResponse{Err: kerr.InvalidGroupID}
 	}
-	if r.Txn != nil {
-		return CommitResponse{Err: errors.ErrUnsupported}
+	if r.Txn != nil && r.Group == "" {
+		return CommitResponse{Err: kerr.InvalidGroupID}
 	}
 	out, err := co.planned(ctx, r.Group, func(t *turn) ([]*op, []error, error) { return t.State.commit(t.Now, r) })
 	if err != nil {
@@ -291,7 +299,11 @@ func (co *Coordinator) Fetch(ctx context.Context, r FetchRequest) FetchResponse 
 	var out FetchResponse
 	err := co.do(ctx, r.Group, func(t *turn) {
 		answer := t.State.fetch(r)
-		t.After(func() { out = answer() })
+		t.After(func() {
+			if out = answer(); r.RequireStable && len(t.State.overdue(t.Now)) > 0 {
+				co.inquire(r.Group)
+			}
+		})
 	})
 	if err != nil {
 		return FetchResponse{Err: err}

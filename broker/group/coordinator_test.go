@@ -86,6 +86,7 @@ type groups interface {
 	Leave(ctx context.Context, name string, members []LeaveMember) LeaveResponse
 	Commit(ctx context.Context, r CommitRequest) CommitResponse
 	Fetch(ctx context.Context, r FetchRequest) FetchResponse
+	EndTransaction(ctx context.Context, group string, e TxnEnd) error
 	Describe(ctx context.Context, name string) Description
 	List(ctx context.Context, states, types []string) ([]Listing, error)
 	Delete(ctx context.Context, name string) error

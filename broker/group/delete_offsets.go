@@ -18,7 +18,8 @@ type DeleteOffsetsResponse struct {
 
 // DeleteOffsets forgets what a group committed for some partitions, but for
 // topics that its members read (OffsetDelete, KIP-496). It returns when that is
-// stored. What was never committed counts as forgotten.
+// stored. What was never committed counts as forgotten. What open transactions
+// committed is forgotten with it, as in Kafka.
 func (co *Coordinator) DeleteOffsets(ctx context.Context, name string, partitions []types.TopicPartition) DeleteOffsetsResponse {
 	if name == "" || len(name) > maxName {
 		return DeleteOffsetsResponse{Err: kerr.InvalidGroupID}
@@ -49,8 +50,8 @@ func (s *State) deleteOffsets(partitions []types.TopicPartition) (plans []*op, r
 		}
 		en := s.offsets.m[tp]
 		switch {
-		case s.offsets.ops[tp] != nil || s.visible(en) != nil || en != nil && (en.unsure || en.err != nil):
-			plans[i] = s.offsets.forget(tp)
+		case s.offsets.ops[tp] != nil || s.visible(en) != nil || s.unstable(en, types.TopicID{}) || en != nil && (en.unsure || en.err != nil):
+			plans[i] = s.offsets.plan(tp, change{erase: true})
 		case !s.fenced(en):
 			s.fence(tp)
 			plans[i] = s.offsets.ops[tp]

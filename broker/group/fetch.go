@@ -36,12 +36,13 @@ func (s *State) fetch(r FetchRequest) func() FetchResponse {
 				c.Err = refusal(plans[i].err)
 			case en != nil && en.unsure:
 				c.Err = kerr.CoordinatorNotAvailable
-			case v == nil || !r.All && v.TopicID != p.TopicID:
-				if r.All {
-					continue
-				}
-			case r.RequireStable && len(v.Pending) > 0:
+			case r.All && v == nil:
+				continue // nothing has been committed yet
+			case r.All && r.RequireStable && s.unstable(en, v.TopicID):
 				c.TopicID, c.Err = v.TopicID, kerr.UnstableOffsetCommit
+			case !r.All && r.RequireStable && !p.TopicID.IsZero() && s.unstable(en, p.TopicID):
+				c.Err = kerr.UnstableOffsetCommit
+			case !r.All && (v == nil || v.TopicID != p.TopicID):
 			default:
 				c.TopicID, c.Offset, c.LeaderEpoch, c.Metadata = v.TopicID, v.Offset, v.Epoch, v.Metadata
 			}

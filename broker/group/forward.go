@@ -77,6 +77,12 @@ func (f *Forwarder) Commit(ctx context.Context, r CommitRequest) CommitResponse 
 		ps[i] = p
 	}
 	r.Partitions = ps
+	if r.Txn != nil {
+		txn := *r.Txn
+		mend(&txn.TransactionalID)
+		r.Txn = &txn
+		return forward(f, ctx, r.Group, commitTxnMethod, r)
+	}
 	return forward(f, ctx, r.Group, commitMethod, r)
 }
 

@@ -437,6 +437,9 @@ func TestForwardWire(t *testing.T) {
 		LeaveResponse{Members: []LeaveResult{{LeaveMember{"m", s("i"), "r"}, kerr.UnknownMemberID}, {LeaveMember{"n", nil, ""}, nil}}})...)
 	wire = append(wire, travels(t, commitMethod, CommitRequest{Caller: Caller{"c", "/h"}, Membership: m, V9: true, Partitions: []CommitPartition{{tp, id, 7, -1, s("note")}}},
 		CommitResponse{Partitions: []error{nil, kerr.OffsetMetadataTooLarge}})...)
+	wire = append(wire, travels(t, commitTxnMethod, CommitRequest{Membership: m, Partitions: []CommitPartition{{tp, id, 7, -1, s("note")}},
+		Txn: &TxnCommit{TransactionalID: "t", ProducerID: 4000, Epoch: 3, N: 17}}, CommitResponse{Err: kerr.InvalidProducerEpoch, Partitions: []error{}})...)
+	wire = append(wire, travels(t, endMethod, endRequest{"g", TxnEnd{ProducerID: 4000, N: 17, Commit: true}}, outcome{kerr.CoordinatorLoadInProgress})...)
 	wire = append(wire, travels(t, fetchMethod, FetchRequest{Group: "g", All: true, Partitions: []FetchPartition{{tp, id}}, RequireStable: true},
 		FetchResponse{Offsets: []CommittedOffset{{tp, id, 7, 2, "note", nil}, {tp, id, -1, -1, "", kerr.UnstableOffsetCommit}}})...)
 	wire = append(wire, travels(t, describeMethod, nameRequest{"g"}, Description{Group: "g", State: Stable, ProtocolType: "consumer", Protocol: "range",

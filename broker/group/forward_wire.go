@@ -90,6 +90,11 @@ var (
 		errs:  func(a *CommitResponse, n int) []*error { return partErrors(&a.Err, &a.Partitions, n) },
 		fail:  func(_ CommitRequest, err error) CommitResponse { return CommitResponse{Err: err} },
 	}
+	// Its own name, because gateways that know nothing of transactions would take
+	// it for a plain commit.
+	commitTxnMethod = &method[CommitRequest, CommitResponse]{
+		name: "group.commit-in-transaction", local: commitMethod.local, errs: commitMethod.errs, fail: commitMethod.fail,
+	}
 	fetchMethod = &method[FetchRequest, FetchResponse]{
 		name:  "group.fetch",
 		local: func(co *Coordinator, ctx context.Context, q FetchRequest) FetchResponse { return co.Fetch(ctx, q) },
@@ -155,7 +160,7 @@ func (co *Coordinator) serve() (end func()) {
 	cancels := []func(){
 		handle(co, joinMethod), handle(co, syncMethod), handle(co, heartbeatMethod), handle(co, leaveMethod),
 		handle(co, commitMethod), handle(co, fetchMethod), handle(co, describeMethod), handle(co, deleteMethod),
-		handle(co, deleteOffsetsMethod), handle(co, endMethod),
+		handle(co, deleteOffsetsMethod), handle(co, commitTxnMethod), handle(co, endMethod),
 	}
 	return func() {
 		for _, cancel := range cancels {

@@ -10,7 +10,8 @@ import (
 )
 
 // Highest is the largest offset that any group ever committed for a partition
-// and that is still stored, 0 if there is none: the log had reached it.
+// and that is still stored, also in a transaction, 0 if there is none: the log had
+// reached it.
 func Highest(ctx context.Context, table pubsub.Table, id types.TopicID, tp types.TopicPartition) (types.Offset, error) {
 	highest := types.Offset(0)
 	pattern := "*." + pubsub.Token(tp.Topic) + "." + strconv.Itoa(int(tp.Partition))
@@ -18,8 +19,12 @@ func Highest(ctx context.Context, table pubsub.Table, id types.TopicID, tp types
 		if v.Deleted {
 			return nil
 		}
-		if _, val, err := parseOffset(v); err == nil && val != nil && val.TopicID == id {
-			highest = max(highest, val.Offset)
+		if _, val, err := parseOffset(v); err == nil && val != nil {
+			for _, c := range val.commits() {
+				if c.TopicID == id {
+					highest = max(highest, c.Offset)
+				}
+			}
 		}
 		return nil
 	})

@@ -128,6 +128,7 @@ func (co *Coordinator) Offsets(ctx context.Context) ([]GroupOffset, error) {
 	type life struct {
 		name  string
 		birth pubsub.Rev
+		ended endings
 	}
 	records := make(map[string]life)
 	type found struct {
@@ -147,10 +148,10 @@ func (co *Coordinator) Offsets(ctx context.Context) ([]GroupOffset, error) {
 			}
 			s := newState("", &co.c, nil)
 			if s.Decode(body) == nil && !s.deleting {
-				records[token] = life{s.name, e.Birth}
+				records[token] = life{s.name, e.Birth, s.ended}
 			}
 		case rest != "":
-			if tp, val, err := parseOffset(v); err == nil && val != nil && !val.Placeholder {
+			if tp, val, err := parseOffset(v); err == nil && val != nil {
 				values = append(values, found{token, tp, val})
 			}
 		}
@@ -165,8 +166,12 @@ func (co *Coordinator) Offsets(ctx context.Context) ([]GroupOffset, error) {
 		if !ok || r.birth != f.v.Birth {
 			continue
 		}
+		v := r.ended.settle(f.v)
+		if v.Placeholder {
+			continue
+		}
 		out = append(out, GroupOffset{Group: r.name, CommittedOffset: CommittedOffset{
-			TopicPartition: f.tp, TopicID: f.v.TopicID, Offset: f.v.Offset, LeaderEpoch: f.v.Epoch, Metadata: f.v.Metadata,
+			TopicPartition: f.tp, TopicID: v.TopicID, Offset: v.Offset, LeaderEpoch: v.Epoch, Metadata: v.Metadata,
 		}})
 	}
 	slices.SortFunc(out, func(a, b GroupOffset) int {

@@ -253,8 +253,8 @@ func TestC27Row30CommitMetadata(t *testing.T) {
 			t.Errorf("partition %d: planned %v", i, plans[i])
 		}
 	}
-	if plans[0].value.Metadata != "" || plans[0].value.Offset != -5 || plans[0].value.Epoch != -1 {
-		t.Errorf("planned %+v", plans[0].value)
+	if c := plans[0].changes[0].commit; c.Metadata != "" || c.Offset != -5 || c.Epoch != -1 {
+		t.Errorf("planned %+v", c)
 	}
 	// Nothing to store, nothing made.
 	r = newRig(t, newTestConfig())

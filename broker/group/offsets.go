@@ -2,7 +2,6 @@ package group
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,12 +18,8 @@ const offsetVersion = 1
 
 // stored is one committed offset as kept under {group}.{topic}.{partition}.
 type stored struct {
-	V         int           `json:"v"`
-	TopicID   types.TopicID `json:"topic_id"`
-	Offset    types.Offset  `json:"offset"`
-	Epoch     int32         `json:"epoch"`
-	Metadata  string        `json:"metadata"`
-	Timestamp int64         `json:"timestamp"` // ms; when committed, by the owner's clock
+	V int `json:"v"`
+	commit
 	// Term and Birth are those of the group's record when this was written: they
 	// tell writes of its present owner from those of frozen ones, and this life of
 	// the group from an earlier one of the same name.
@@ -37,8 +32,9 @@ type stored struct {
 	Placeholder bool `json:"placeholder,omitempty"`
 	// Erased says of a placeholder that there was a commit, which a client deleted.
 	Erased bool `json:"erased,omitempty"`
-	// Pending are commits of transactions that have not ended.
-	Pending json.RawMessage `json:"pending,omitempty"`
+	// Pending are commits of transactions, in the order in which they were written.
+	// What those are worth that have ended, the group's record tells.
+	Pending []pendingCommit `json:"pending,omitempty"`
 
 	extra rawFields
 }
@@ -53,12 +49,20 @@ type entry struct {
 	err error
 }
 
-// op is what a turn does to one key.
+// op is what a turn does to one key. Whatever it is, the key becomes ours by it,
+// and what transactions that have ended left in it is carried out.
 type op struct {
-	value  *stored // commit this; nil: only make the key ours
-	remove bool    // delete it instead, unless it was committed anew
-	erase  bool    // a client wants no commit there, whatever there is
-	err    error   // outcome
+	changes []change // in order
+	remove  bool     // delete it instead, unless it was committed anew
+	err     error    // outcome
+}
+
+// change is one thing to do to a key's value; exactly one field is set.
+type change struct {
+	commit  *commit
+	pending *pendingCommit
+	erase   bool          // a client wants nothing committed there, whatever there is
+	topic   types.TopicID // what was committed for this incarnation of the topic goes
 }
 
 // offsets is a group's commits in memory, complete since it was loaded.
@@ -66,10 +70,17 @@ type offsets struct {
 	table pubsub.Table // used by Flush alone
 	m     map[types.TopicPartition]*entry
 	ops   map[types.TopicPartition]*op // of this turn
+	// loose are the keys in which something may be pending: what is known has it,
+	// or is not sure.
+	loose map[types.TopicPartition]struct{}
 }
 
 func makeOffsets() offsets {
-	return offsets{m: make(map[types.TopicPartition]*entry), ops: make(map[types.TopicPartition]*op)}
+	return offsets{
+		m:     make(map[types.TopicPartition]*entry),
+		ops:   make(map[types.TopicPartition]*op),
+		loose: make(map[types.TopicPartition]struct{}),
+	}
 }
 
 func (o *offsets) entry(tp types.TopicPartition) *entry {
@@ -81,25 +92,41 @@ func (o *offsets) entry(tp types.TopicPartition) *entry {
 	return e
 }
 
-// set plans a commit. Several of one key in a turn become one write, of the last.
-func (o *offsets) set(tp types.TopicPartition, v *stored) *op {
+// know takes what is known of a key.
+func (o *offsets) know(tp types.TopicPartition, e entry) {
+	*o.entry(tp) = e
+	if e.unsure || e.value != nil && len(e.value.Pending) > 0 {
+		o.loose[tp] = struct{}{}
+	} else {
+		delete(o.loose, tp)
+	}
+}
+
+// doubt notes that a write of ours has an unknown outcome.
+func (o *offsets) doubt(tp types.TopicPartition) {
+	e := *o.entry(tp)
+	e.unsure = true
+	o.know(tp, e)
+}
+
+// touch plans to make a key ours.
+func (o *offsets) touch(tp types.TopicPartition) *op {
 	p := o.ops[tp]
 	if p == nil {
 		p = &op{}
 		o.ops[tp] = p
 	}
-	p.value, p.remove, p.erase = v, false, false
 	return p
 }
 
-// forget plans that there is no commit.
-func (o *offsets) forget(tp types.TopicPartition) *op {
-	p := o.ops[tp]
-	if p == nil {
-		p = &op{}
-		o.ops[tp] = p
+// plan plans a change. Several of one key in a turn become one write.
+func (o *offsets) plan(tp types.TopicPartition, c change) *op {
+	p := o.touch(tp)
+	p.remove = false
+	if n := len(p.changes); n > 0 && p.changes[n-1].commit != nil && c.commit != nil {
+		p.changes = p.changes[:n-1] // nothing would be seen of it
 	}
-	p.value, p.remove, p.erase = nil, false, true
+	p.changes = append(p.changes, c)
 	return p
 }
 
@@ -152,15 +179,31 @@ func (s *State) Value(v pubsub.Value) {
 	if tp.Topic == "" && err != nil {
 		return // no offset of ours
 	}
-	s.offsets.m[tp] = &entry{rev: v.Rev, value: val, err: err}
+	s.offsets.know(tp, entry{rev: v.Rev, value: val, err: err})
+}
+
+// current is a key's value in this life of the group, as transactions that have
+// ended made it; nil if there is none.
+func (s *State) current(e *entry) *stored {
+	if e == nil || e.value == nil || e.value.Birth != s.env.Birth {
+		return nil
+	}
+	return s.ended.settle(e.value)
 }
 
 // visible is the commit that counts for this life of the group, nil if none.
 func (s *State) visible(e *entry) *stored {
-	if e == nil || e.value == nil || e.value.Placeholder || e.value.Birth != s.env.Birth {
-		return nil
+	if v := s.current(e); v != nil && !v.Placeholder {
+		return v
 	}
-	return e.value
+	return nil
+}
+
+// unstable reports that an open transaction has committed to the key: for one
+// incarnation of the topic, or with the zero id for any.
+func (s *State) unstable(e *entry, id types.TopicID) bool {
+	v := s.current(e)
+	return v != nil && slices.ContainsFunc(v.Pending, func(p pendingCommit) bool { return id.IsZero() || p.TopicID == id })
 }
 
 // fenced reports that no earlier owner can move the key any more.
@@ -181,7 +224,7 @@ func (s *State) fence(tp types.TopicPartition) {
 	if !s.exists || s.fenced(s.offsets.m[tp]) || s.offsets.ops[tp] != nil {
 		return
 	}
-	s.offsets.ops[tp] = &op{}
+	s.offsets.touch(tp)
 }
 
 // Flush implements coord.State: all keys of the turn are written at once, each
@@ -232,10 +275,14 @@ func (s *State) writeKeys(ctx context.Context, todo []types.TopicPartition) (aga
 	values := make([]*stored, len(todo))
 	for i, tp := range todo {
 		en, p := o.entry(tp), o.ops[tp]
-		drop := p.remove || p.erase && s.droppable(en)
+		v := s.compose(tp, en, p)
+		// After a takeover a key whose commit is erased stays as a placeholder: behind
+		// a delete marker an earlier owner, frozen before its write, would not see that
+		// the key was taken from it.
+		drop := p.remove || p.erases() && v.empty() && s.env.Fence == 0
 		w := pubsub.Write{Key: offsetKey(s.name, tp), Header: namesBeyond(s.name, tp.Topic, drop), Expect: en.rev, Delete: drop}
 		if !drop {
-			values[i] = s.compose(tp, en, p)
+			values[i] = v
 			if w.Data, err = coord.Marshal(values[i], values[i].extra); err != nil {
 				return nil, fmt.Errorf("encode offset %s: %w", w.Key, err)
 			}
@@ -244,12 +291,12 @@ func (s *State) writeKeys(ctx context.Context, todo []types.TopicPartition) (aga
 	}
 	results := pubsub.PutAll(ctx, s.offsets.table, writes)
 	for i, tp := range todo {
-		en, p, res := o.m[tp], o.ops[tp], results[i]
+		p, res := o.ops[tp], results[i]
 		switch {
 		case res.Err == nil:
-			*en = entry{rev: res.Rev, value: values[i]}
+			o.know(tp, entry{rev: res.Rev, value: values[i]})
 		case errors.Is(res.Err, pubsub.ErrConflict):
-			redo, err := s.reread(ctx, tp, en, p)
+			redo, err := s.reread(ctx, tp, p)
 			if err != nil {
 				return nil, err
 			}
@@ -257,43 +304,40 @@ func (s *State) writeKeys(ctx context.Context, todo []types.TopicPartition) (aga
 				again = append(again, tp)
 			}
 		default:
-			en.unsure = en.unsure || errors.Is(res.Err, pubsub.ErrOutcomeUnknown)
+			if errors.Is(res.Err, pubsub.ErrOutcomeUnknown) {
+				o.doubt(tp)
+			}
 			p.err = fmt.Errorf("commit %s of group %s: %w", tp, s.name, res.Err)
 		}
 	}
 	return again, nil
 }
 
-// droppable reports that a key can go when its commit is erased. After a
-// takeover it stays as a placeholder: behind a delete marker an earlier owner,
-// frozen before its write, would not see that the key was taken from it. So do
-// commits of transactions that have not ended.
-func (s *State) droppable(en *entry) bool {
-	return s.env.Fence == 0 && (en.value == nil || len(en.value.Pending) == 0)
+// erases reports that a key may go if nothing is left in it.
+func (p *op) erases() bool {
+	return slices.ContainsFunc(p.changes, func(c change) bool { return c.erase || !c.topic.IsZero() })
 }
 
 // compose is the value to write for a plan.
 func (s *State) compose(tp types.TopicPartition, en *entry, p *op) *stored {
-	var v stored
-	now := s.visible(en)
-	if p.erase {
-		now = nil
+	v := stored{commit: commit{Offset: types.NoOffset, Epoch: -1}, Placeholder: true}
+	if en.value != nil && en.value.Birth == s.env.Birth {
+		v = *en.value
 	}
-	switch {
-	case p.value != nil:
-		v = *p.value
-		if now != nil {
-			v.Pending, v.extra = now.Pending, now.extra
-		}
-	case now != nil:
-		v = *now
-	default:
-		v = stored{Offset: types.NoOffset, Epoch: -1, Placeholder: true}
-		if en.value != nil && en.value.Birth == s.env.Birth {
-			v.extra, v.Pending = en.value.extra, en.value.Pending
-			v.Erased = en.value.Erased || p.erase && !en.value.Placeholder
+	for _, c := range p.changes {
+		switch {
+		case c.commit != nil:
+			v.put(*c.commit)
+		case c.pending != nil:
+			v.add(*c.pending)
+		case c.erase:
+			v.clear()
+			v.Pending = nil
+		default:
+			v.drop(c.topic)
 		}
 	}
+	v = *s.ended.settle(&v)
 	v.V, v.Term, v.Birth, v.Topic = offsetVersion, s.env.Owner.Term, s.env.Birth, ""
 	if _, ok := pubsub.Name(pubsub.Token(tp.Topic)); !ok {
 		v.Topic = tp.Topic
@@ -304,35 +348,32 @@ func (s *State) compose(tp types.TopicPartition, en *entry, p *op) *stored {
 // reread takes what is found after a conflict, and says whether the plan is
 // still to be done. A value of a later owner, or of a later life of the group,
 // ends ours.
-func (s *State) reread(ctx context.Context, tp types.TopicPartition, en *entry, p *op) (redo bool, err error) {
-	key := offsetKey(s.name, tp)
-	v, err := s.offsets.table.Get(ctx, key)
+func (s *State) reread(ctx context.Context, tp types.TopicPartition, p *op) (redo bool, err error) {
+	key, o := offsetKey(s.name, tp), &s.offsets
+	v, err := o.table.Get(ctx, key)
 	switch {
 	case errors.Is(err, pubsub.ErrNotFound):
-		*en = entry{rev: v.Rev}
+		o.know(tp, entry{rev: v.Rev})
 		return true, nil
 	case err != nil:
-		en.unsure = true
+		o.doubt(tp)
 		p.err = fmt.Errorf("read offset %s after a conflict: %w", key, err)
 		return false, nil
 	}
 	_, val, err := parseOffset(v)
 	if err != nil {
-		*en = entry{rev: v.Rev, err: err}
+		o.know(tp, entry{rev: v.Rev, err: err})
 		p.err = err
 		return false, nil
 	}
 	if val.Birth > s.env.Birth || val.Birth == s.env.Birth && val.Term > s.env.Owner.Term {
 		return false, coord.ErrNotOwner
 	}
-	*en = entry{rev: v.Rev, value: val}
+	o.know(tp, entry{rev: v.Rev, value: val})
 	if p.remove && !s.deleting {
 		return false, nil // it was committed anew: not old any more
 	}
-	if p.erase && s.visible(en) != nil {
-		return true, nil
-	}
-	return p.value != nil || p.remove || !s.fenced(en), nil
+	return len(p.changes) > 0 || p.remove || !s.ended.settled(val) || !s.fenced(o.m[tp]), nil
 }
 
 // removeAll plans the end of every key.

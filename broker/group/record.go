@@ -32,6 +32,9 @@ type record struct {
 	Leader       string         `json:"leader,omitempty"`
 	Since        int64          `json:"since"` // ms; when the state began
 	Members      []memberRecord `json:"members,omitempty"`
+	// Ended are the last transactions of producers that committed offsets, in the
+	// order in which the group heard of their ends.
+	Ended []ending `json:"ended,omitempty"`
 }
 
 // memberRecord is a member of a generation as stored.
@@ -86,6 +89,9 @@ func (s *State) Encode(e coord.Envelope) ([]byte, pubsub.Header, error) {
 			r.Leader = m.id
 		}
 	}
+	for _, d := range s.ended.list {
+		r.Ended = append(r.Ended, *d)
+	}
 	body, err := coord.Marshal(r, s.extra)
 	if err != nil {
 		return nil, nil, err
@@ -125,6 +131,10 @@ func (s *State) Decode(body []byte) error {
 	case Empty, PreparingRebalance, CompletingRebalance, Stable:
 	default:
 		return fmt.Errorf("group in state %q: %w", r.State, coord.ErrVersion)
+	}
+	s.ended = endings{}
+	for _, d := range r.Ended {
+		s.ended.note(d)
 	}
 	for _, mr := range r.Members {
 		m := &member{

@@ -176,7 +176,7 @@ func TestC08Row23OffsetKeys(t *testing.T) {
 			seen[key] = g + "/" + topic
 			s := newState(g, new(Config), nil)
 			s.env = coord.Envelope{Birth: 1}
-			v := s.compose(tp, &entry{}, &op{value: &stored{Offset: 5}})
+			v := s.compose(tp, &entry{}, &op{changes: []change{{commit: &commit{Offset: 5}}}})
 			data, err := coord.Marshal(v, nil)
 			if err != nil {
 				t.Fatal(err)

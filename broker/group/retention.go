@@ -11,12 +11,15 @@ import (
 // expireOffsets plans the end of offsets whose time is over, and reports whether
 // nothing is left of the group then. As in Kafka they live while the group has
 // members, and for the retention after it lost the last one, or after their
-// commit in a group that never had any.
+// commit in a group that never had any. Where a transaction is open nothing expires.
 func (s *State) expireOffsets(now time.Time) (gone bool) {
 	if !s.exists || s.phase != Empty || len(s.pending) > 0 {
 		return false
 	}
-	left := false
+	if s.forgetEndings(now) {
+		s.dirty = true
+	}
+	left := len(s.ended.list) > 0 // soon forgotten
 	for tp, en := range s.offsets.m {
 		if en.err != nil || s.offsets.ops[tp] != nil {
 			left = true
@@ -26,12 +29,16 @@ func (s *State) expireOffsets(now time.Time) (gone bool) {
 		if v == nil {
 			continue
 		}
+		if s.unstable(en, types.TopicID{}) {
+			left = true
+			continue
+		}
 		if c := s.visible(en); c != nil {
 			base := time.UnixMilli(c.Timestamp)
 			if s.protocolType != "" {
 				base = s.since
 			}
-			if len(c.Pending) > 0 || now.Sub(base) < s.c.OffsetsRetention {
+			if now.Sub(base) < s.c.OffsetsRetention {
 				left = true
 				continue
 			}
@@ -47,7 +54,12 @@ func (s *State) expireOffsets(now time.Time) (gone bool) {
 // dropTopic plans the end of the offsets of one incarnation of a topic.
 func (s *State) dropTopic(id types.TopicID) {
 	for tp, en := range s.offsets.m {
-		if v := s.visible(en); v != nil && v.TopicID == id && s.offsets.ops[tp] == nil {
+		v := s.visible(en)
+		switch {
+		case s.offsets.ops[tp] != nil:
+		case s.unstable(en, id), v != nil && v.TopicID == id && len(v.Pending) > 0:
+			s.offsets.plan(tp, change{topic: id}) // the rest may be of the next one
+		case v != nil && v.TopicID == id:
 			s.offsets.ops[tp] = &op{remove: true}
 		}
 	}
@@ -61,6 +73,9 @@ func (co *Coordinator) expire(ctx context.Context) {
 		if s.deleting {
 			t.Remove()
 			return
+		}
+		if len(s.overdue(t.Now)) > 0 {
+			co.inquire(s.name)
 		}
 		if s.expireOffsets(t.Now) && s.removeGroup() == nil {
 			t.Remove()

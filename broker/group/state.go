@@ -37,6 +37,7 @@ type State struct {
 	members      []*member // in the order of joining
 	byID         map[string]*member
 	static       map[string]*member // by instance id
+	ended        endings
 	extra        rawFields
 
 	dirty bool // the record differs from what is stored

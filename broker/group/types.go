@@ -120,16 +120,17 @@ type CommitRequest struct {
 	Partitions []CommitPartition
 	// Txn: the offsets are pending until the transaction ends (TxnOffsetCommit);
 	// nil: they count at once.
-	Txn *TxnCommit
+	Txn *TxnCommit `json:",omitempty"`
 }
 
 // TxnCommit says to which transaction offsets belong. The caller has asked the
 // transaction's coordinator, for this request, which one is open and that the
 // group is in it.
 type TxnCommit struct {
-	ProducerID int64
-	Epoch      int16
-	N          int64 // number of the transaction, from 1
+	TransactionalID string
+	ProducerID      int64
+	Epoch           int16
+	N               int64 // number of the transaction, from 1
 }
 
 // TxnEnd is the decision over a transaction. Transactions of a producer id with a
