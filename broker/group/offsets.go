@@ -70,8 +70,7 @@ type offsets struct {
 	table pubsub.Table // used by Flush alone
 	m     map[types.TopicPartition]*entry
 	ops   map[types.TopicPartition]*op // of this turn
-	// loose are the keys in which something may be pending: what is known has it,
-	// or is not sure.
+	// loose are the keys in which something is pending, as far as is known.
 	loose map[types.TopicPartition]struct{}
 }
 
@@ -95,18 +94,11 @@ func (o *offsets) entry(tp types.TopicPartition) *entry {
 // know takes what is known of a key.
 func (o *offsets) know(tp types.TopicPartition, e entry) {
 	*o.entry(tp) = e
-	if e.unsure || e.value != nil && len(e.value.Pending) > 0 {
+	if e.value != nil && len(e.value.Pending) > 0 {
 		o.loose[tp] = struct{}{}
 	} else {
 		delete(o.loose, tp)
 	}
-}
-
-// doubt notes that a write of ours has an unknown outcome.
-func (o *offsets) doubt(tp types.TopicPartition) {
-	e := *o.entry(tp)
-	e.unsure = true
-	o.know(tp, e)
 }
 
 // touch plans to make a key ours.
@@ -305,7 +297,7 @@ func (s *State) writeKeys(ctx context.Context, todo []types.TopicPartition) (aga
 			}
 		default:
 			if errors.Is(res.Err, pubsub.ErrOutcomeUnknown) {
-				o.doubt(tp)
+				o.m[tp].unsure = true
 			}
 			p.err = fmt.Errorf("commit %s of group %s: %w", tp, s.name, res.Err)
 		}
@@ -356,7 +348,7 @@ func (s *State) reread(ctx context.Context, tp types.TopicPartition, p *op) (red
 		o.know(tp, entry{rev: v.Rev})
 		return true, nil
 	case err != nil:
-		o.doubt(tp)
+		o.entry(tp).unsure = true
 		p.err = fmt.Errorf("read offset %s after a conflict: %w", key, err)
 		return false, nil
 	}

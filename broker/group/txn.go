@@ -50,19 +50,16 @@ func (s *State) end(now time.Time, e TxnEnd) (plans []*op, err error) {
 	}
 	last := s.ended.last(e.ProducerID)
 	for tp := range s.offsets.loose {
-		en := s.offsets.m[tp]
-		left := en.value != nil && slices.ContainsFunc(en.value.Pending, func(p pendingCommit) bool {
-			return p.ProducerID == e.ProducerID && p.N <= e.N
-		})
-		if left || en.unsure {
+		for _, p := range s.offsets.m[tp].value.Pending {
+			if p.ProducerID != e.ProducerID || p.N > e.N {
+				continue
+			}
 			plans = append(plans, s.offsets.touch(tp))
-		}
-		if left && last < e.N && slices.ContainsFunc(en.value.Pending, func(p pendingCommit) bool {
-			return p.ProducerID == e.ProducerID && p.N == last
-		}) {
-			// An earlier end has not been carried out here altogether, nor acknowledged.
-			// This one would make void what that one committed: first things first.
-			err = kerr.CoordinatorLoadInProgress
+			if last < e.N && p.N == last {
+				// An earlier end has not been carried out here altogether, nor acknowledged.
+				// This one would make void what that one committed: first things first.
+				err = kerr.CoordinatorLoadInProgress
+			}
 		}
 	}
 	if err != nil {
@@ -84,10 +81,8 @@ func (s *State) end(now time.Time, e TxnEnd) (plans []*op, err error) {
 func (s *State) forgetEndings(now time.Time) bool {
 	needed := map[int64]bool{}
 	for tp := range s.offsets.loose {
-		if v := s.offsets.m[tp].value; v != nil {
-			for _, p := range v.Pending {
-				needed[p.ProducerID] = true
-			}
+		for _, p := range s.offsets.m[tp].value.Pending {
+			needed[p.ProducerID] = true
 		}
 	}
 	return s.ended.forget(now, endingsKept, maxEndings, func(producer int64) bool { return needed[producer] })

@@ -181,6 +181,8 @@ func TestTransactionOrder(t *testing.T) {
 		{"CPDp", -1, true},
 		{"CPDPp", 3, true},
 		{"PDQpq", 2, true},
+		{"CDP", -1, false},
+		{"CDPp", 2, true},
 	} {
 		for _, oneTurn := range []bool{false, true} {
 			t.Run(fmt.Sprint(c.steps, " ", oneTurn), func(t *testing.T) {
