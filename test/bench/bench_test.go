@@ -55,11 +55,11 @@ func TestNumbers(t *testing.T) {
 	for i := 1; i <= 99; i++ {
 		fmt.Fprintf(&b, "%d000\n", i)
 	}
-	mean, p99, err := latencies(b.String())
-	if mean != 50 || p99 != 99 || err != nil {
-		t.Errorf("latencies: mean %v, p99 %v, %v", mean, p99, err)
+	got, err := latencies(b.String())
+	if got != (times{mean: 50, p50: 50, p99: 99}) || err != nil {
+		t.Errorf("latencies: %+v, %v", got, err)
 	}
-	if _, _, err := latencies("1\n2\n"); err == nil {
+	if _, err := latencies("1\n2\n"); err == nil {
 		t.Error("two latencies are enough")
 	}
 }

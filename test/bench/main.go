@@ -232,6 +232,9 @@ func (b *bench) row(v view, r row, servers []*server) rowResult {
 	for round := range b.warm + b.rounds {
 		for i := range servers {
 			s := servers[(round+i)%len(servers)]
+			if r.notServed && s.name != "kafka" {
+				continue
+			}
 			m := b.try(v, r, s)
 			if round >= b.warm {
 				res.samples[s.name] = append(res.samples[s.name], m)
@@ -295,7 +298,7 @@ func (b *bench) measure(s *server, f func() (result, error)) sample {
 	took, cpu1, own1, busy1 := time.Since(begin), cpu(s), own(), busy()
 	return sample{
 		rate: float64(res.records) / max(res.took, time.Millisecond).Seconds(), cpu: cpu1 - cpu0, records: res.records,
-		mean: res.mean, p99: res.p99,
+		times:   res.times,
 		foreign: max(0, ((busy1-busy0)-(own1-own0)-res.cpu).Seconds()) / took.Seconds(),
 	}
 }

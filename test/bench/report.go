@@ -109,6 +109,9 @@ func (v viewResult) markdown(p func(string, ...any)) {
 		p("|---|---|---|---|---|---|---|")
 		for _, r := range v.rows {
 			us, them := r.samples[name], r.samples["kafka"]
+			if len(us) == 0 {
+				continue
+			}
 			mid, low, high := ratios(us, them, rate)
 			cpu, _, _ := ratios(us, them, perMillion)
 			floor := "–"
@@ -121,11 +124,13 @@ func (v viewResult) markdown(p func(string, ...any)) {
 			p("| %s | %.2f (%.2f–%.2f) | %s | %.2f | %s, %.2f | %s, %.2f | %.2f |", r.row.name, mid, low, high, floor, cpu,
 				count(median(us, rate)), median(us, perMillion), count(median(them, rate)), median(them, perMillion),
 				max(median(us, func(s sample) float64 { return s.foreign }), median(them, func(s sample) float64 { return s.foreign })))
-			if median(us, func(s sample) float64 { return s.mean }) > 0 {
+			mean := func(s sample) float64 { return s.times.mean }
+			if median(us, mean) > 0 {
 				m := func(all []sample) string {
-					return fmt.Sprintf("mean %.2f ms, p99 %.2f ms", median(all, func(s sample) float64 { return s.mean }), median(all, func(s sample) float64 { return s.p99 }))
+					return fmt.Sprintf("mean %.2f ms, p50 %.2f ms, p99 %.2f ms", median(all, mean),
+						median(all, func(s sample) float64 { return s.times.p50 }), median(all, func(s sample) float64 { return s.times.p99 }))
 				}
-				mean, low, high := ratios(us, them, func(s sample) float64 { return s.mean })
+				mean, low, high := ratios(us, them, mean)
 				p("| … its time | %.2f (%.2f–%.2f), lower is better | – | – | %s | %s | |", mean, low, high, m(us), m(them))
 			}
 		}
@@ -159,10 +164,10 @@ func count(n float64) string {
 }
 
 func latencyText(s sample) string {
-	if s.mean == 0 {
+	if s.times.mean == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", mean %.2f ms, p99 %.2f ms", s.mean, s.p99)
+	return fmt.Sprintf(", mean %.2f ms, p50 %.2f ms, p99 %.2f ms", s.times.mean, s.times.p50, s.times.p99)
 }
 
 // preamble begins a new file of results.

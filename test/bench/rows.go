@@ -17,8 +17,7 @@ type sample struct {
 	cpu     time.Duration // the server's
 	records int
 	foreign float64 // cores used by others meanwhile
-	mean    float64 // ms, of the latency row only
-	p99     float64
+	times   times   // of the rows that measure them
 	bytes   float64 // a second, of JetStream's rows only
 }
 
@@ -36,6 +35,8 @@ type row struct {
 	run  func(b *bench, v view, s *server, topic string, count int) (result, error)
 	long bool // in long mode only
 	read int  // size of the records of a topic made before; 0: a new topic for each run
+	// notServed: stream cannot do it yet, it runs on Apache Kafka alone.
+	notServed bool
 	// fsync: the row says something about flushing too.
 	fsync bool
 }
@@ -44,9 +45,11 @@ type result struct {
 	records int
 	took    time.Duration
 	cpu     time.Duration // the clients'
-	mean    float64
-	p99     float64
+	times   times
 }
+
+// times are mean, median and 99th percentile of something, in milliseconds.
+type times struct{ mean, p50, p99 float64 }
 
 var rows = []row{
 	{name: "produce 100 B", count: 2_500_000, floor: 1, run: produce(100), fsync: true},
@@ -59,6 +62,8 @@ var rows = []row{
 	{name: "consume 100 B, cold", count: 5_000_000, floor: 0.7, run: consume, read: 100},
 	{name: "consume 1 KB, cold", count: 1_000_000, floor: 0.7, run: consume, read: 1024},
 	{name: "produce and consume 1 KB, at the tail", count: 400_000, floor: 0.7, run: both(1024)},
+	{name: "transactions, 100 B, a commit every 100 ms", count: 4_000_000, floor: 0.8, run: transactions(100, 0), notServed: true},
+	{name: "commits of 10 records, one after another", count: 5_000, run: transactions(0, 10), fsync: true, notServed: true},
 	{name: "latency end to end, 100 B, 1,000 a second", count: 3_000, run: latency},
 }
 
@@ -149,30 +154,59 @@ func latency(b *bench, v view, s *server, topic string, count int) (result, erro
 	}
 	r.cpu += w.cpu
 	r.took = w.took
-	r.mean, r.p99, err = latencies(string(text))
+	r.times, err = latencies(string(text))
 	return r, err
 }
 
-// latencies are mean and 99th percentile, in milliseconds, of lines in
-// microseconds; the first tenth is connections and topics being found.
-func latencies(text string) (mean, p99 float64, err error) {
+// transactions is one client that commits every so many milliseconds, or after
+// so many records, of which the times of the commits are measured.
+func transactions(ms, per int) func(*bench, view, *server, string, int) (result, error) {
+	return func(b *bench, v view, s *server, topic string, count int) (result, error) {
+		file := filepath.Join(b.dir, "commits")
+		out, cpu, err := b.client(v, b.tools.transactions, s.addr, topic, "100", strconv.Itoa(count), strconv.Itoa(ms), strconv.Itoa(per), file).wait()
+		if err != nil {
+			return result{}, err
+		}
+		r := result{cpu: cpu}
+		if r.records, r.took, err = produced(out); err != nil {
+			return r, err
+		}
+		if r.records != count {
+			return r, fmt.Errorf("%d of %d records were delivered", r.records, count)
+		}
+		if per > 0 { // else they are too few
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return r, err
+			}
+			if r.times, err = latencies(string(text)); err != nil {
+				return r, err
+			}
+		}
+		return r, nil
+	}
+}
+
+// latencies are those of lines in microseconds; the first tenth is connections and topics being found.
+func latencies(text string) (times, error) {
 	var all []float64
 	for line := range strings.FieldsSeq(text) {
 		n, err := strconv.ParseFloat(line, 64)
 		if err != nil {
-			return 0, 0, err
+			return times{}, err
 		}
 		all = append(all, n/1000)
 	}
 	if len(all) < 100 {
-		return 0, 0, fmt.Errorf("%d latencies", len(all))
+		return times{}, fmt.Errorf("%d latencies", len(all))
 	}
 	all = all[len(all)/10:]
+	var sum float64
 	for _, n := range all {
-		mean += n
+		sum += n
 	}
 	slices.Sort(all)
-	return mean / float64(len(all)), all[len(all)*99/100], nil
+	return times{mean: sum / float64(len(all)), p50: middle(all), p99: all[len(all)*99/100]}, nil
 }
 
 // rawRows are what NATS does alone with the cores and disk of a view: messages

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/hanzoai/stream/test/testkit"
@@ -19,16 +21,21 @@ const (
 )
 
 // loadTools are the paths of what makes load.
-type loadTools struct{ rdkafka, nats, kafkaLibs, java string }
+type loadTools struct{ rdkafka, transactions, nats, kafkaLibs, java string }
 
 // setup installs, once, what is missing into .cache. The longest step, two
 // minutes, is to build librdkafka.
 func setup(ctx context.Context) (loadTools, error) {
 	cache := testkit.Cache()
+	source, err := os.ReadFile(transactionsSource())
+	if err != nil {
+		return loadTools{}, err
+	}
 	t := loadTools{
-		rdkafka:   filepath.Join(cache, "bench", "rdkafka_performance-"+nodeRdkafka),
-		nats:      filepath.Join(cache, "bench", "nats-"+natsCLI),
-		kafkaLibs: filepath.Join(cache, "kafka", "libs"),
+		transactions: filepath.Join(cache, "bench", fmt.Sprintf("transactions-%.8x", sha256.Sum256(source))),
+		rdkafka:      filepath.Join(cache, "bench", "rdkafka_performance-"+nodeRdkafka),
+		nats:         filepath.Join(cache, "bench", "nats-"+natsCLI),
+		kafkaLibs:    filepath.Join(cache, "kafka", "libs"),
 	}
 	if err := os.MkdirAll(filepath.Join(cache, "bench"), 0o755); err != nil {
 		return t, err
@@ -36,7 +43,7 @@ func setup(ctx context.Context) (loadTools, error) {
 	steps := []struct {
 		path string
 		make func(ctx context.Context, path, dir string) error
-	}{{t.rdkafka, buildRdkafka}, {t.nats, buildNats}}
+	}{{t.rdkafka, buildRdkafka}, {t.transactions, buildTransactions}, {t.nats, buildNats}}
 	for _, s := range steps {
 		if _, err := os.Stat(s.path); err == nil {
 			continue
@@ -52,7 +59,6 @@ func setup(ctx context.Context) (loadTools, error) {
 			return t, fmt.Errorf("build %s: %w", filepath.Base(s.path), err)
 		}
 	}
-	var err error
 	if t.java, err = exec.LookPath("java"); err != nil {
 		return t, err
 	}
@@ -81,6 +87,28 @@ func buildRdkafka(ctx context.Context, path, dir string) error {
 		}
 	}
 	return os.Rename(filepath.Join(src, "examples/rdkafka_performance"), path)
+}
+
+func transactionsSource() string {
+	return filepath.Join(testkit.Root(), "test/bench/rdkafka/transactions.c")
+}
+
+// buildTransactions links with the librdkafka that the module confluent-kafka-go
+// of the client tests brings.
+func buildTransactions(ctx context.Context, path, dir string) error {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/confluentinc/confluent-kafka-go/v2")
+	cmd.Dir = filepath.Join(testkit.Root(), "test/e2e")
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("the module with librdkafka: %w", err)
+	}
+	vendored := filepath.Join(strings.TrimSpace(string(out)), "kafka/librdkafka_vendor")
+	made := filepath.Join(dir, "transactions")
+	if err := command(ctx, dir, "gcc", "-O2", "-Wall", "-DLIBRDKAFKA_STATICLIB", "-I", vendored, "-o", made, transactionsSource(),
+		filepath.Join(vendored, "librdkafka_glibc_linux_"+runtime.GOARCH+".a"), "-lm", "-ldl", "-lpthread", "-lrt"); err != nil {
+		return err
+	}
+	return os.Rename(made, path)
 }
 
 func buildNats(ctx context.Context, path, dir string) error {
