@@ -525,6 +525,42 @@ func TestDeleteCrash(t *testing.T) {
 	}
 }
 
+// A commit whose outcome nobody knows, of a partition that had none, goes with its
+// group, whenever it arrives (simulation of gateways, seed 20070).
+func TestDeleteWithALateCommit(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"arrived before": time.Minute, "arrives later": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := memory.NewServer(memory.Config{})
+				var slow atomic.Bool
+				g := start(t, srv, 1, "a", memory.Faults{Set: func(op memory.Op) memory.WriteFault {
+					if slow.Load() {
+						return memory.WriteFault{Late: 30 * time.Second}
+					}
+					return memory.WriteFault{}
+				}}, newTestConfig())
+				id := types.NewTopicID()
+				r := commitOf(Membership{Group: "g", Generation: -1}, "foo", id, 1)
+				mustCommit(t, g, r)
+				slow.Store(true)
+				late := r
+				late.Partitions = []CommitPartition{r.Partitions[0]}
+				late.Partitions[0].Partition = 1
+				if res := g.Commit(t.Context(), late); res.Err == nil && res.Partitions[0] == nil {
+					t.Fatal("committed without an acknowledgement")
+				}
+				slow.Store(false)
+				time.Sleep(wait)
+				wantErr(t, "delete", g.Delete(t.Context(), "g"), nil)
+				time.Sleep(time.Minute)
+				if keys := srv.Keys(bucket); len(keys) != 0 {
+					t.Errorf("keys left: %v", keys)
+				}
+			})
+		})
+	}
+}
+
 // A late write to a group that was deleted and made again is of another life.
 func TestBirth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

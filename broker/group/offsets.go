@@ -368,11 +368,12 @@ func (s *State) reread(ctx context.Context, tp types.TopicPartition, p *op) (red
 	return len(p.changes) > 0 || p.remove || !s.ended.settled(val) || !s.fenced(o.m[tp]), nil
 }
 
-// removeAll plans the end of every key.
+// removeAll plans the end of every key, those too of which it is not known whether
+// they were written.
 func (s *State) removeAll() {
 	clear(s.offsets.ops)
 	for tp, en := range s.offsets.m {
-		if en.value != nil {
+		if en.value != nil || en.unsure {
 			s.offsets.ops[tp] = &op{remove: true}
 		}
 	}
