@@ -561,23 +561,6 @@ func TestHandOverForm(t *testing.T) {
 	}
 }
 
-// FuzzHandOver: whatever comes, it is read within its bounds or refused.
-func FuzzHandOver(f *testing.F) {
-	f.Add(encodeHandOver(handOver{kind: handBatches, members: []handedBatch{{batch: batch(1), after: 3}}}))
-	f.Add(encodeHandOver(handOver{kind: handTell}))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		h, err := decodeHandOver(b)
-		n := 0
-		for _, m := range h.members {
-			n += len(m.batch)
-		}
-		if err == nil && n > len(b) {
-			t.Errorf("%d bytes out of %d", n, len(b))
-		}
-		_, _ = decodeHandAnswer(b, 3)
-	})
-}
-
 // A gateway that has heard nothing of the log for long does not learn of it 64
 // messages per lost round.
 func TestFarBehindAtAConflict(t *testing.T) {
