@@ -171,6 +171,7 @@ func (b *Broker) Start(ctx context.Context) error {
 	b.groups = group.NewForwarder(group.New(b.cfg.Group, group.Deps{
 		Table: tables["consumer-offsets"], Members: b.cluster, Calls: b.cluster, Replicated: b.cfg.Replicas > 1,
 		Code:   func(err error) int16 { return b.Code(err, true) },
+		Open:   b.openTransaction,
 		Logger: b.component("group"), Registerer: b.reg}))
 	b.txns = txn.NewForwarder(txn.New(b.cfg.Txn, txn.Deps{
 		Table: tables["txns"], Members: b.cluster, Calls: b.cluster, Replicated: b.cfg.Replicas > 1,

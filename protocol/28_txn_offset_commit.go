@@ -68,7 +68,7 @@ func (h *handler) txnOffsetCommit(ctx context.Context, r *request) (kmsg.Respons
 		places.refuse(h.txnCode(err, false))
 		return resp, nil
 	}
-	commit.Txn = &group.TxnCommit{ProducerID: req.ProducerID, Epoch: req.ProducerEpoch, N: n}
+	commit.Txn = &group.TxnCommit{TransactionalID: req.TransactionalID, ProducerID: req.ProducerID, Epoch: req.ProducerEpoch, N: n}
 	places.ask()
 	return resp, nil
 }

@@ -292,7 +292,7 @@ func TestTxnOffsetCommit(t *testing.T) {
 		}
 		same(t, "committed", committed, []group.CommitRequest{{
 			Caller: group.Caller{ClientID: "me", Host: "/10.1.2.3"}, Membership: member, Partitions: []group.CommitPartition{place(2, 50), place(0, 51)},
-			Txn: &group.TxnCommit{ProducerID: 70, Epoch: 3, N: 9},
+			Txn: &group.TxnCommit{TransactionalID: "tx", ProducerID: 70, Epoch: 3, N: 9},
 		}})
 
 		committed = nil

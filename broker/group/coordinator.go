@@ -37,10 +37,9 @@ type Deps struct {
 	Replicated bool
 	Logger     *slog.Logger          // nil: silent
 	Registerer prometheus.Registerer // nil: no metrics
-	// Open says whether a transaction may still commit, or abort, offsets: the one
-	// with number n of a transactional id that writes as producer. Asked of those
-	// that have been open for long. nil: they are.
-	Open func(ctx context.Context, transactionalID string, producer, n int64) (bool, error)
+	// Open says whether a transaction that has offsets of a group may not have ended
+	// yet. It is asked when it has been open for long. nil: it may.
+	Open func(ctx context.Context, group string, t TxnCommit) (bool, error)
 	// NewID makes the unique part of a member id; nil: a random UUID.
 	NewID func() string
 }

@@ -131,7 +131,7 @@ func (f *Forwarder) forwards() bool { return f.c.Forward && f.d.Calls != nil }
 func forward[Q, A any](f *Forwarder, ctx context.Context, name string, m *method[Q, A], q Q) A {
 	co, key := f.Coordinator, pubsub.Token(name)
 	var a A
-	if !f.forwards() {
+	if !f.forwards() && !(m.between && f.d.Calls != nil) {
 		err := co.rt.Await(ctx, key, func(ctx context.Context) error {
 			a = m.local(co, ctx, q)
 			return m.elsewhere(&a)

@@ -17,7 +17,10 @@ import (
 type method[Q, A any] struct {
 	name  string
 	parks bool // it waits for other members
-	local func(*Coordinator, context.Context, Q) A
+	// between says that gateways ask it of each other on their own: it travels also
+	// where clients find the owner themselves.
+	between bool
+	local   func(*Coordinator, context.Context, Q) A
 	// errs are where an answer's errors are: its own, and those of its parts. n is
 	// how many an answer has that came without those of its parts, else −1.
 	errs func(a *A, n int) []*error
@@ -124,7 +127,8 @@ var (
 		fail: func(_ nameRequest, err error) outcome { return outcome{err} },
 	}
 	endMethod = &method[endRequest, outcome]{
-		name: "group.end-transaction",
+		name:    "group.end-transaction",
+		between: true,
 		local: func(co *Coordinator, ctx context.Context, q endRequest) outcome {
 			return outcome{co.EndTransaction(ctx, q.Group, q.TxnEnd)}
 		},

@@ -179,7 +179,7 @@ func (co *Coordinator) settleOverdue(ctx context.Context, group string) error {
 		return err
 	}
 	for _, p := range overdue {
-		open, err := co.d.Open(ctx, p.Transactional, p.ProducerID, p.N)
+		open, err := co.d.Open(ctx, group, TxnCommit{TransactionalID: p.Transactional, ProducerID: p.ProducerID, N: p.N})
 		if err == nil && !open {
 			err = co.EndTransaction(ctx, group, TxnEnd{ProducerID: p.ProducerID, N: p.N})
 		}

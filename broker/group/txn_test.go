@@ -427,12 +427,12 @@ func TestOverdueTransaction(t *testing.T) {
 		}
 		var asked []string
 		away := true
-		g := run(t, client, newMembers(1, "a"), newTestConfig(), Deps{Table: table, Open: func(_ context.Context, id string, producer, n int64) (bool, error) {
-			asked = append(asked, fmt.Sprint(id, " ", producer, " ", n))
+		g := run(t, client, newMembers(1, "a"), newTestConfig(), Deps{Table: table, Open: func(_ context.Context, group string, x TxnCommit) (bool, error) {
+			asked = append(asked, fmt.Sprint(group, " ", x.TransactionalID, " ", x.ProducerID, " ", x.N))
 			if away {
 				return false, coord.ErrStale
 			}
-			return id == "t8", nil
+			return x.TransactionalID == "t8", nil
 		}})
 		id := types.NewTopicID()
 		nobody := Membership{Group: "g", Generation: -1}
@@ -452,11 +452,43 @@ func TestOverdueTransaction(t *testing.T) {
 			synctest.Wait()
 			away = false
 		}
-		if !slices.Contains(asked, "t7 7 4") || !slices.Contains(asked, "t8 8 1") {
+		if !slices.Contains(asked, "g t7 7 4") || !slices.Contains(asked, "g t8 8 1") {
 			t.Fatalf("asked %v", asked)
 		}
 		wantErr(t, "late commit", g.Commit(t.Context(), inTxn(commitOf(nobody, "foo", id, 5), 7, 4)).Err, kerr.InvalidProducerEpoch)
 		wantErr(t, "end", g.EndTransaction(t.Context(), "g", TxnEnd{ProducerID: 8, N: 1, Commit: true}), nil)
 		wantStable(t, g, "g", "bar", id, 6, nil)
 	})
+}
+
+// Gateways tell each other of ends, also where other requests do not travel.
+func TestForwardEnd(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newTestConfig()
+			c.Forward = on
+			sites := beginAll(t, memory.NewServer(memory.Config{}), 3, c)
+			id := types.NewTopicID()
+			var owner *site
+			for _, s := range sites {
+				if o, ok := sites[0].Owner("g"); ok && o == s.cluster.Self() {
+					owner = s
+				}
+			}
+			m := stable(t, owner, "g")
+			time.Sleep(time.Second)
+			for i, s := range sites {
+				n := int64(i) + 1
+				at := owner
+				if on {
+					at = s
+				}
+				mustCommit(t, at, inTxn(commitOf(m, "foo", id, types.Offset(n)), 7, n))
+				wantStable(t, at, "g", "foo", id, -1, kerr.UnstableOffsetCommit)
+				wantErr(t, "end", s.EndTransaction(t.Context(), "g", TxnEnd{ProducerID: 7, N: n, Commit: true}), nil)
+				wantErr(t, "end of no group's", s.EndTransaction(t.Context(), "unknown", TxnEnd{ProducerID: 7, N: n, Commit: true}), nil)
+				wantStable(t, at, "g", "foo", id, types.Offset(n), nil)
+			}
+		})
+	}
 }
