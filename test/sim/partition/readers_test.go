@@ -38,7 +38,7 @@ func endOf(ms []pubsub.Message) types.Offset {
 // reader reads the log from its beginning through a gateway, until all is read.
 func (s *run) reader(r *rand.Rand, done chan struct{}) {
 	next := types.Offset(0)
-	hw := map[*partition.Partition]types.Offset{}
+	hw, lso := map[*partition.Partition]types.Offset{}, map[*partition.Partition]types.Offset{}
 	for !sim.Over(done) && !s.t.Failed() {
 		p, _ := s.seat(r).now()
 		// One gateway for a while.
@@ -46,7 +46,8 @@ func (s *run) reader(r *rand.Rand, done chan struct{}) {
 		cancel := p.Notify(ch)
 		for range 1 + r.IntN(8) {
 			ctx, stop := context.WithTimeout(context.Background(), sim.Millis(r, 3000))
-			got, err := p.Read(ctx, partition.ReadRequest{Offset: next, MaxBytes: 1 + r.IntN(8000), Whole: r.IntN(2) == 0, Committed: r.IntN(2) == 0})
+			committed := r.IntN(2) == 0
+			got, err := p.Read(ctx, partition.ReadRequest{Offset: next, MaxBytes: 1 + r.IntN(8000), Whole: r.IntN(2) == 0, Committed: committed})
 			stop()
 			switch {
 			case errors.Is(err, kerr.OffsetOutOfRange):
@@ -70,6 +71,13 @@ func (s *run) reader(r *rand.Rand, done chan struct{}) {
 				s.t.Errorf("high watermark fell from %d to %d", hw[p], got.HighWatermark)
 			}
 			hw[p] = got.HighWatermark
+			if got.LastStable > got.HighWatermark || got.LastStable < lso[p] {
+				s.t.Errorf("last stable offset %d, high watermark %d, before it was %d", got.LastStable, got.HighWatermark, lso[p])
+			}
+			lso[p] = got.LastStable
+			if committed && len(got.Batches) > 0 && next >= got.LastStable {
+				s.t.Errorf("a committed read at %d, stable is %d", next, got.LastStable)
+			}
 			s.shown(got.HighWatermark)
 			for _, data := range got.Batches {
 				for len(data) > 0 {
@@ -86,7 +94,7 @@ func (s *run) reader(r *rand.Rand, done chan struct{}) {
 					next = types.Offset(b.LastOffset()) + 1
 				}
 			}
-			if len(got.Batches) == 0 && next == got.HighWatermark {
+			if len(got.Batches) == 0 && (next == got.HighWatermark || committed && next >= got.LastStable) {
 				t := time.NewTimer(sim.Millis(r, 1000))
 				select {
 				case <-ch:

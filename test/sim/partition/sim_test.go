@@ -58,6 +58,7 @@ type run struct {
 	// largest that somebody may have moved it to.
 	deleted, asked types.Offset
 	kills          int
+	fates          map[string]bool // committed, by transaction: what was decided
 }
 
 // fact is one batch that was submitted.
@@ -74,7 +75,7 @@ type fact struct {
 func newRun(t *testing.T, seed uint64) *run {
 	rng := sim.Rand(seed, 1)
 	s := &run{
-		t: t, rng: rng, seed: seed, began: time.Now(),
+		t: t, rng: rng, seed: seed, began: time.Now(), fates: map[string]bool{},
 		weather: sim.NewWeather(sim.Rand(seed, 2), []float64{0, 0.02, 0.1, 0.25}[rng.IntN(4)]),
 		ended:   make(chan struct{}), healed: make(chan struct{}),
 		id: types.NewTopicID(),
@@ -119,6 +120,11 @@ func (s *run) run() {
 	}
 	if s.rng.IntN(3) == 0 {
 		actor(300, s.publisher)
+	}
+	if s.rng.IntN(4) == 0 {
+		for i := range 1 + s.rng.IntN(2) {
+			actor(uint64(350+i), func(r *rand.Rand) { s.transactional(r, int64(50+i)) })
+		}
 	}
 	s.deleters(actor)
 	var readers sync.WaitGroup

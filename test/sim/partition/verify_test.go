@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/hanzoai/stream/broker/partition"
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/serde"
 	"github.com/hanzoai/stream/types"
@@ -21,8 +22,10 @@ func (s *run) verify() {
 	defer fresh.kill(false)
 	var first []byte
 	start := types.NoOffset
+	var ps []*partition.Partition
 	for i, x := range append([]*seat{fresh}, s.seats...) {
 		p, _ := x.now()
+		ps = append(ps, p)
 		begin, all := s.readAll(p)
 		if i == 0 {
 			start, first = begin, all
@@ -44,6 +47,7 @@ func (s *run) verify() {
 		t.Errorf("the log ends at %d, %d was shown", next, least)
 	}
 	s.verifyStart(start, next)
+	s.verifyTxns(ps, start)
 	// What is read is the end of what was stored.
 	rest := stored[len(stored):]
 	for i, b := range stored {
@@ -78,7 +82,7 @@ func (s *run) verify() {
 			t.Errorf("%s is stored %d times", f.id, len(at))
 		case f.base >= 0 && (at[0].base != f.base || at[0].n != f.n):
 			t.Errorf("%s was acknowledged at %d, stored at %d", f.id, f.base, at[0].base)
-		case f.pid > 0:
+		case f.pid > 0 && f.base >= 0:
 			if f.base < last[f.pid] {
 				t.Errorf("%s is stored before its predecessor", f.id)
 			}
