@@ -11,7 +11,7 @@ BROKERS ?=
 
 REPORT = go run ./test/report
 # Client suites in the order they run, the fastest to fail first.
-E2E = usage command keys settings cli golden webui clients kgo suites kill
+E2E = usage command keys txn settings cli golden webui clients kgo suites kill
 export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
@@ -118,7 +118,7 @@ $(addprefix e2e-,$(E2E)): e2e-%:
 	$(REPORT) -dir test/e2e -skips $(if $(filter true,$(CI)),fail,list) -progress 3 $* -count=1 -timeout 15m ./$*
 
 record: setup ## what Apache Kafka answers, which suites compare with: writes the recorded files anew
-	cd test/e2e && STREAM_RECORD=1 STREAM_E2E_BROKERS=kafka go test -count=1 -timeout 15m ./keys ./txn
+	cd test/e2e && STREAM_RECORD=1 STREAM_E2E_BROKERS=kafka go test -p 1 -count=1 -timeout 15m ./keys ./txn
 	$(MAKE) golden-record
 
 golden-record: setup ## what Kafka's command line tools print on Apache Kafka, into test/e2e/golden/testdata
@@ -129,6 +129,8 @@ nightly: setup ## what is too long for CI: records anew, every client on every k
 	$(MAKE) e2e-golden e2e-webui e2e-clients BROKERS=kafka
 	STREAM_E2E_FULL=true $(MAKE) e2e-clients
 	STREAM_SUITES=whole $(MAKE) e2e-suites
+	STREAM_TXN=whole $(MAKE) e2e-txn
+	$(MAKE) e2e-txn BROKERS=kafka
 	$(MAKE) fuzz FUZZTIME=10m
 	$(MAKE) sim-nightly
 	SIM_LIFE=full $(REPORT) life -count=1 -timeout 15m ./broker

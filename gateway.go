@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -95,7 +94,6 @@ func (l *loaded) protocolConfig() protocol.Config {
 	c.MaxInflight = l.MaxInflight
 	c.FetchMaxBytes, c.FetchHeldBytes, c.FetchMaxWait = int(l.FetchMax), int64(l.FetchHeld), l.FetchWait
 	c.FetchSessions = l.FetchSessions
-	c.Transactions = os.Getenv("STREAM_UNFINISHED") == "transactions" // tests alone set it
 	return c
 }
 
@@ -200,10 +198,7 @@ func (b backend) Space(ctx context.Context) (protocol.Space, error) {
 func (b backend) Groups() protocol.Groups { return b.Broker.Groups() }
 
 // Transactions implements protocol.Backend.
-func (b backend) Transactions() protocol.Transactions { return &txn.Forwarder{} }
-
-// TxnCoordinator implements protocol.Cluster.
-func (b backend) TxnCoordinator(string) int32 { return -1 }
+func (b backend) Transactions() protocol.Transactions { return b.Broker.Transactions() }
 
 // Serve implements gateway.
 func (k *kafka) Serve(ctx context.Context, l net.Listener) error { return k.wire.Serve(ctx, l) }

@@ -202,10 +202,8 @@ func (h *handler) mayProduce(req *kmsg.ProduceRequest) error {
 		return kerr.UnsupportedVersion
 	case req.Acks < -1 || req.Acks > 1:
 		return kerr.InvalidRequiredAcks
-	case h.config.Transactions:
-		return mayTransact(req)
 	}
-	return nil
+	return mayTransact(req)
 }
 
 // produceKey is a partition as a request names it.

@@ -51,7 +51,7 @@ func (h *handler) findCoordinator(_ context.Context, r *request) (kmsg.Response,
 func (h *handler) coordinator(r *request, req *kmsg.FindCoordinatorRequest, key string) kmsg.FindCoordinatorResponseCoordinator {
 	c := kmsg.NewFindCoordinatorResponseCoordinator()
 	c.Key = key
-	if err := h.coordinatorKey(req.Version, req.CoordinatorType, key); err != nil {
+	if err := coordinatorKey(req.Version, req.CoordinatorType, key); err != nil {
 		c.NodeID, c.Port = -1, -1
 		c.ErrorCode, c.ErrorMessage = h.refusal(err, true)
 		return c
@@ -73,15 +73,10 @@ func (h *handler) coordinator(r *request, req *kmsg.FindCoordinatorRequest, key 
 }
 
 // coordinatorKey refuses what has no coordinator here.
-func (h *handler) coordinatorKey(version int16, kind int8, key string) error {
+func coordinatorKey(version int16, kind int8, key string) error {
 	switch kind {
-	case groupCoordinator:
+	case groupCoordinator, txnCoordinator:
 		return nil
-	case txnCoordinator:
-		if h.config.Transactions {
-			return nil
-		}
-		return refuse(kerr.InvalidRequest, "Transactions are not supported by this broker.")
 	case shareCoordinator:
 		if version < 6 {
 			return refuse(kerr.InvalidRequest, "Key type 2 needs version 6, not %d.", version)

@@ -57,16 +57,14 @@ func (h *handler) apiVersions(_ context.Context, r *request) (kmsg.Response, err
 		resp.ApiKeys = append(resp.ApiKeys, versionsOf(a))
 	}
 	resp.FinalizedFeaturesEpoch = 0
-	h.feature(resp, "metadata.version", metadataVersionMin, metadataVersion)
-	if h.config.Transactions {
-		h.feature(resp, "transaction.version", 0, transactionVersion)
-	}
+	feature(resp, "metadata.version", metadataVersionMin, metadataVersion)
+	feature(resp, "transaction.version", 0, transactionVersion)
 	return resp, nil
 }
 
 // feature lists one that is in force at its highest level. Clients before v4 fail
 // at a supported one whose minimum is 0 (KAFKA-17011).
-func (h *handler) feature(resp *kmsg.ApiVersionsResponse, name string, low, high int16) {
+func feature(resp *kmsg.ApiVersionsResponse, name string, low, high int16) {
 	if low > 0 || resp.Version >= 4 {
 		supported := kmsg.NewApiVersionsResponseSupportedFeature()
 		supported.Name, supported.MinVersion, supported.MaxVersion = name, low, high

@@ -34,7 +34,7 @@ func (h *handler) initProducerID(ctx context.Context, r *request) (kmsg.Response
 	req := r.Request.(*kmsg.InitProducerIDRequest)
 	resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
 	resp.ProducerID, resp.ProducerEpoch = -1, -1
-	if id := req.TransactionalID; id != nil && (*id == "" || !h.config.Transactions) || (req.ProducerID == -1) != (req.ProducerEpoch == -1) {
+	if id := req.TransactionalID; id != nil && *id == "" || (req.ProducerID == -1) != (req.ProducerEpoch == -1) {
 		resp.ErrorCode = kerr.InvalidRequest.Code
 		return resp, nil
 	}

@@ -24,7 +24,7 @@ import (
 //
 // v1 nothing; v2 PRODUCER_FENCED (below it INVALID_PRODUCER_EPOCH); v3 flexible; v4
 // many transactions, verification (KIP-890); v5 TRANSACTION_ABORTABLE.
-var addPartitionsToTxnAPI = api{key: 24, min: 0, max: 5, transactions: true, lends: true, serve: (*handler).addPartitionsToTxn}
+var addPartitionsToTxnAPI = api{key: 24, min: 0, max: 5, lends: true, serve: (*handler).addPartitionsToTxn}
 
 func (h *handler) addPartitionsToTxn(ctx context.Context, r *request) (kmsg.Response, error) {
 	req := r.Request.(*kmsg.AddPartitionsToTxnRequest)

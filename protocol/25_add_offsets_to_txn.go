@@ -15,7 +15,7 @@ import (
 //
 // v1 nothing; v2 PRODUCER_FENCED (below it INVALID_PRODUCER_EPOCH); v3 flexible; v4
 // TRANSACTION_ABORTABLE (KIP-890).
-var addOffsetsToTxnAPI = api{key: 25, min: 0, max: 4, transactions: true, lends: true, serve: (*handler).addOffsetsToTxn}
+var addOffsetsToTxnAPI = api{key: 25, min: 0, max: 4, lends: true, serve: (*handler).addOffsetsToTxn}
 
 func (h *handler) addOffsetsToTxn(ctx context.Context, r *request) (kmsg.Response, error) {
 	req := r.Request.(*kmsg.AddOffsetsToTxnRequest)

@@ -19,7 +19,7 @@ import (
 // TRANSACTION_ABORTABLE; v5 the client is one of transaction.version 2, and goes on
 // with the producer id and epoch that the answer names; it may abort what it has
 // not begun (KIP-890).
-var endTxnAPI = api{key: 26, min: 0, max: 5, transactions: true, lends: true, serve: (*handler).endTxn}
+var endTxnAPI = api{key: 26, min: 0, max: 5, lends: true, serve: (*handler).endTxn}
 
 func (h *handler) endTxn(ctx context.Context, r *request) (kmsg.Response, error) {
 	req := r.Request.(*kmsg.EndTxnRequest)

@@ -24,7 +24,7 @@ import (
 // v1 flexible; v2 transaction version.
 //
 // Left out: v0, which Kafka 4 dropped too.
-var writeTxnMarkersAPI = api{key: 27, min: 1, max: 2, transactions: true, lends: true, serve: (*handler).writeTxnMarkers}
+var writeTxnMarkersAPI = api{key: 27, min: 1, max: 2, lends: true, serve: (*handler).writeTxnMarkers}
 
 func (h *handler) writeTxnMarkers(ctx context.Context, r *request) (kmsg.Response, error) {
 	req := r.Request.(*kmsg.WriteTxnMarkersRequest)

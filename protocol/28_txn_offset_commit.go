@@ -19,6 +19,7 @@ import (
 //     UNKNOWN_TOPIC_OR_PARTITION; if nothing is left, neither is asked.
 //   - A group that is not in the transaction is INVALID_TXN_STATE, v4
 //     TRANSACTION_ABORTABLE; v5 puts it there.
+//   - The empty group id is INVALID_GROUP_ID, unlike in OffsetCommit.
 //   - A producer of the past is INVALID_PRODUCER_EPOCH in every version, as in
 //     Kafka.
 //   - What concerns the transaction, the member or the group is told on every
@@ -27,7 +28,7 @@ import (
 // v1 nothing; v2 leader epoch (KIP-320); v3 member, generation and instance id
 // (KIP-447), flexible; v4 TRANSACTION_ABORTABLE; v5 what AddOffsetsToTxn does
 // (KIP-890).
-var txnOffsetCommitAPI = api{key: 28, min: 0, max: 5, transactions: true, lends: true, serve: (*handler).txnOffsetCommit}
+var txnOffsetCommitAPI = api{key: 28, min: 0, max: 5, lends: true, serve: (*handler).txnOffsetCommit}
 
 func (h *handler) txnOffsetCommit(ctx context.Context, r *request) (kmsg.Response, error) {
 	req := r.Request.(*kmsg.TxnOffsetCommitRequest)
@@ -60,7 +61,11 @@ func (h *handler) txnOffsetCommit(ctx context.Context, r *request) (kmsg.Respons
 			})
 		}
 	}
-	if len(places.answers) == 0 {
+	switch {
+	case len(places.answers) == 0:
+		return resp, nil
+	case req.Group == "":
+		places.refuse(kerr.InvalidGroupID.Code)
 		return resp, nil
 	}
 	n, err := h.offsetsIn(ctx, req)

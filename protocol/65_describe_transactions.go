@@ -19,7 +19,7 @@ import (
 //     __consumer_offsets.
 //   - Partitions of topics that were deleted since are left out.
 //   - Without an open transaction its start is −1.
-var describeTransactionsAPI = api{key: 65, min: 0, max: 0, transactions: true, lends: true, large: true, serve: (*handler).describeTransactions}
+var describeTransactionsAPI = api{key: 65, min: 0, max: 0, lends: true, large: true, serve: (*handler).describeTransactions}
 
 // committedOffsets is the topic of what groups commit.
 const committedOffsets = "__consumer_offsets"

@@ -18,7 +18,7 @@ import (
 //
 // v1 filter by duration (−1: none; KIP-994); v2 by a pattern, INVALID_REGULAR_EXPRESSION
 // if it is none (KIP-1152).
-var listTransactionsAPI = api{key: 66, min: 0, max: 2, transactions: true, lends: true, large: true, serve: (*handler).listTransactions}
+var listTransactionsAPI = api{key: 66, min: 0, max: 2, lends: true, large: true, serve: (*handler).listTransactions}
 
 func (h *handler) listTransactions(ctx context.Context, r *request) (kmsg.Response, error) {
 	req := r.Request.(*kmsg.ListTransactionsRequest)

@@ -33,8 +33,6 @@ type api struct {
 	// large APIs' answers may be much larger than their requests: they are made
 	// a few at a time, see answers.
 	large bool
-	// transactions: served only with Config.Transactions.
-	transactions bool
 	// serve answers a request: exactly one of response and error is non-nil. An
 	// error means "close without an answer" and is never one of Kafka's. The
 	// response's version is set, as ResponseKind does. ctx ends when the
@@ -122,9 +120,4 @@ var apis = []*api{
 	&listTransactionsAPI,
 	&listConfigResourcesAPI,
 	&describeTopicPartitionsAPI,
-}
-
-// servedAPIs are the rows that are served.
-func servedAPIs(transactions bool) []*api {
-	return slices.DeleteFunc(slices.Clone(apis), func(a *api) bool { return a.transactions && !transactions })
 }

@@ -57,8 +57,6 @@ type Config struct {
 	// GoneGrace is how long the requests of a client that closed its connection
 	// may still take, those excepted that only wait for records.
 	GoneGrace time.Duration
-	// Transactions serves transactions. What is not whole is not served.
-	Transactions bool
 }
 
 // DefaultConfig gives the defaults. Byte budgets follow the

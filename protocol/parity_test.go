@@ -157,7 +157,7 @@ func recorded(t *testing.T) (keys, features map[string]*span) {
 func ours(t *testing.T) (keys, features map[string]*span) {
 	t.Helper()
 	kafka, _ := recorded(t)
-	h := &handler{backend: &stub{}, apis: map[int16]*api{keyAPIVersions: &apiVersionsAPI}, served: servedAPIs(DefaultConfig().Transactions), config: DefaultConfig()}
+	h := &handler{backend: &stub{}, apis: map[int16]*api{keyAPIVersions: &apiVersionsAPI}, served: apis}
 	req := kmsg.NewPtrApiVersionsRequest()
 	req.ClientSoftwareName, req.ClientSoftwareVersion = "parity", "1"
 	req.SetVersion(4)

@@ -60,11 +60,11 @@ func New(c Config, b Backend, log *slog.Logger, r prometheus.Registerer) *Server
 	s.tick.Store(1)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.handler = &handler{
-		backend: b, config: c, apis: map[int16]*api{}, served: servedAPIs(c.Transactions), draining: s.draining,
+		backend: b, config: c, apis: map[int16]*api{}, served: apis, draining: s.draining,
 		answers: newAnswers(c.FetchHeldBytes), limits: newLimits(),
 	}
 	s.handler.sessions = newFetchSessions(c.FetchSessions, func() { s.handler.limits.hit(limitSessions) })
-	for _, a := range s.handler.served {
+	for _, a := range apis {
 		s.handler.apis[a.key] = a
 	}
 	s.metrics = newMetrics(r, s)

@@ -250,7 +250,7 @@ func asked[R kmsg.Response](t *testing.T, b Backend, row *api, version int16, re
 	if err := got.ReadFrom(req.AppendTo(nil)); err != nil {
 		t.Fatalf("v%d: decode the request: %v", version, err)
 	}
-	h := &handler{backend: b, config: Config{Transactions: true}}
+	h := &handler{backend: b}
 	resp, err := row.serve(h, t.Context(), &request{Request: got, conn: &conn{host: "10.1.2.3"}, clientID: "me"})
 	if err != nil {
 		t.Fatalf("v%d: no answer: %v", version, err)

@@ -315,6 +315,9 @@ func TestTxnOffsetCommit(t *testing.T) {
 		if len(committed) != 0 {
 			t.Errorf("committed all the same: %+v", committed)
 		}
+		req.Group = ""
+		same(t, "codes without a group", codes(), []int16{24, 3, 24, 3})
+		req.Group = "g"
 		req.Topics, got = req.Topics[1:], txn.AddOffsetsRequest{}
 		same(t, "codes", codes(), []int16{3})
 		if got.TransactionalID != "" {

@@ -22,10 +22,10 @@ const (
 )
 
 // transactional reports whether a field of records is of a transaction. What is no
-// batch is refused by its partition.
+// batch, or one that no client may write, is refused by its partition.
 func transactional(records []byte) bool {
 	b, _, err := serde.ParseBatch(records)
-	return err == nil && b.Transactional()
+	return err == nil && b.Transactional() && !b.Control()
 }
 
 // mayTransact refuses a request that has batches of a transaction and does not

@@ -119,7 +119,7 @@ func treat(s *Server, b []byte) (resp kmsg.Response, err error) {
 // offline is a server without listeners, for treat.
 func offline(b Backend) *Server {
 	c := DefaultConfig()
-	c.FetchMaxWait, c.Transactions = 1, true
+	c.FetchMaxWait = 1
 	return New(c, b, discard, nil)
 }
 

@@ -327,7 +327,7 @@ type testServer struct {
 func startServer(t *testing.T, b Backend, set func(*Config)) *testServer {
 	t.Helper()
 	c := DefaultConfig()
-	c.QueuedMaxRequestBytes, c.Transactions = 64<<20, true
+	c.QueuedMaxRequestBytes = 64 << 20
 	if set != nil {
 		set(&c)
 	}

@@ -39,18 +39,14 @@ var adminDifferences = map[string]difference{
 
 	"describeConfigs, min.insync.replicas": {"[min.insync.replicas=1 DEFAULT_CONFIG INT]", "Kafka sets it for the cluster when eligible.leader.replicas.version is 1 (KIP-966)"},
 
-	"describeFeatures, supported": {"{metadata.version=SupportedVersionRange[min_version:7, max_version:30]}", "docs/parity.md: features"},
-	"describeFeatures, in force":  {"{metadata.version=FinalizedVersionRange[min_version_level:30, max_version_level:30]}", "docs/parity.md: features"},
+	"describeFeatures, supported": {"{metadata.version=SupportedVersionRange[min_version:7, max_version:30], transaction.version=SupportedVersionRange[min_version:0, max_version:2]}", "docs/parity.md: features"},
+	"describeFeatures, in force":  {"{metadata.version=FinalizedVersionRange[min_version_level:30, max_version_level:30], transaction.version=FinalizedVersionRange[min_version_level:2, max_version_level:2]}", "docs/parity.md: features"},
 
 	"describeAcls": {unsupported, notYet}, "createAcls": {unsupported, notYet}, "deleteAcls": {unsupported, notYet},
 	"describeClientQuotas": {unsupported, notYet}, "alterClientQuotas": {unsupported, notYet},
 	"describeUserScramCredentials": {unsupported, notYet}, "alterUserScramCredentials": {unsupported, notYet},
 	"createDelegationToken": {unsupported, notYet}, "renewDelegationToken": {unsupported, notYet},
 	"expireDelegationToken": {unsupported, notYet}, "describeDelegationToken": {unsupported, notYet},
-	// FindCoordinator refuses transactional ids.
-	"describeTransactions": {"{t=InvalidRequestException}", notYet}, "fenceProducers": {"InvalidRequestException", notYet},
-	"forceTerminateTransaction": {"InvalidRequestException", notYet},
-	"listTransactions":          {unsupported, notYet}, "abortTransaction": {unsupported, notYet},
 	"describeShareGroups": {"{admin-s=UnsupportedVersionException}", notYet}, "listShareGroupOffsets": {unsupported, notYet},
 	"alterShareGroupOffsets": {unsupported, notYet}, "deleteShareGroupOffsets": {unsupported, notYet},
 	"deleteShareGroups":     {"{admin-s=GroupIdNotFoundException}", notYet + ": no call before could make the group"},

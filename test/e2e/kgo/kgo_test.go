@@ -39,11 +39,6 @@ var notServed = map[string]string{
 	"TestShareGroupOffsetsAdmin":         "share groups",
 }
 
-// notRun are tests that wait for ever without what stream does not serve yet.
-var notRun = map[string]string{
-	"TestTxnEtl": "transactions",
-}
-
 // limit bounds the suite: 90 s on an idle machine.
 const limit = 8 * time.Minute
 
@@ -52,12 +47,6 @@ func TestSuite(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		args := []string{"test", "-json", "-count=1", "-timeout", limit.String()}
-		if b.Kind != broker.Kafka {
-			args = append(args, "-skip", "^("+strings.Join(slices.Sorted(maps.Keys(notRun)), "|")+")$")
-			for name, why := range notRun {
-				t.Logf("not run: %s (%s)", name, why)
-			}
-		}
 		cmd := exec.CommandContext(ctx, "go", append(args, "github.com/twmb/franz-go/pkg/kgo")...)
 		cmd.Dir = filepath.Join(testkit.Root(), "test/e2e") // the version is this module's
 		cmd.Env = append(os.Environ(), "KGO_SEEDS="+b.Addr, "KGO_TEST_RF=1", "KGO_TEST_RECORDS=10000")

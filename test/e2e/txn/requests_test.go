@@ -183,7 +183,8 @@ func rows() (all []*row) {
 		r.Topics[0].Partitions[0].Metadata = ptr(strings.Repeat("m", 4097))
 	})
 
-	// The empty transactional id.
+	// The empty transactional id. (With it Apache Kafka answers Produce and
+	// TxnOffsetCommit now so, now so.)
 	add(22, 0, 5, "empty id", nil, func(c *cell, _ int16) kmsg.Request {
 		req := kmsg.NewPtrInitProducerIDRequest()
 		req.TransactionalID, req.TransactionTimeoutMillis = ptr(""), 1000
@@ -213,11 +214,6 @@ func rows() (all []*row) {
 		req := kmsg.NewPtrEndTxnRequest()
 		req.ProducerID, req.ProducerEpoch = c.pid, c.epoch
 		return req
-	})
-	// Above v4 Kafka answers 42 or 14.
-	offset("empty id", 0, 4, func(_ *cell, r *kmsg.TxnOffsetCommitRequest) { r.TransactionalID = "" })
-	add(0, 9, 13, "to b, empty id", b, func(c *cell, v int16) kmsg.Request {
-		return c.batch(v, c.state.b, c.pid, c.epoch, 0, true, ptr(""))
 	})
 	for _, topic := range []struct {
 		name string

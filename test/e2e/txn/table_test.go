@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,8 +26,9 @@ type bench struct {
 	addr   string
 	other  int64 // a producer id that no transaction has
 	topics map[string][16]byte
-	many   []int32      // partitions of the topic many
-	verify sync.RWMutex // see row.alone
+	many   []int32         // partitions of the topic many
+	wanted map[string]bool // names of lines; nil: all
+	verify sync.RWMutex    // see row.alone
 }
 
 // many is a topic in which a transaction takes long to end.
@@ -45,18 +47,33 @@ var kafkaProperties = []string{
 func TestTable(t *testing.T) {
 	for _, kind := range broker.Kinds([]string{broker.Embedded}) {
 		t.Run(kind, func(t *testing.T) {
-			o, partitions := broker.Options{}, 16
+			o := broker.Options{}
 			if kind == broker.Kafka {
-				o.Properties, partitions = kafkaProperties, 200
+				o.Properties = kafkaProperties
 			}
-			b := newBench(t, broker.StartWith(t, kind, o).Addr, partitions)
+			path := filepath.Join("testdata", "table.txt")
+			var want []line
+			var wanted map[string]bool
+			if !recording {
+				want = read(t, path)
+			}
+			if kind != broker.Kafka {
+				want, wanted = slices.DeleteFunc(want, skipped), map[string]bool{}
+				for _, l := range want {
+					wanted[l.name()] = true
+				}
+			}
+			b := newBench(t, broker.StartWith(t, kind, o).Addr, kind == broker.Kafka)
+			b.wanted = wanted
 			var got []line
 			for _, s := range states {
+				if kind != broker.Kafka && s.prepared != "" {
+					continue
+				}
 				began := time.Now()
 				got = append(got, b.run(t, s)...)
 				t.Logf("%s: %v", s.name, time.Since(began).Round(time.Millisecond))
 			}
-			path := filepath.Join("testdata", "table.txt")
 			if recording {
 				if kind != broker.Kafka {
 					t.Fatalf("only Apache Kafka is recorded, not %s", kind)
@@ -64,12 +81,22 @@ func TestTable(t *testing.T) {
 				write(t, path, got)
 				return
 			}
-			compare(t, kind, got, read(t, path))
+			compare(t, kind, got, want)
 		})
 	}
 }
 
-func newBench(t *testing.T, addr string, partitions int) *bench {
+// whole asks stream in every version, also between two with the same answer.
+var whole = os.Getenv("STREAM_TXN") == "whole"
+
+// skipped is what is not asked of stream: states that are too short to be met
+// (broker/txn compares its rules with these rows), and versions between two others
+// that Kafka answers alike, unless STREAM_TXN=whole.
+func skipped(l line) bool {
+	return strings.HasPrefix(l.state, "Prepare") || l.between && !whole
+}
+
+func newBench(t *testing.T, addr string, kafka bool) *bench {
 	t.Helper()
 	b := &bench{addr: addr, topics: map[string][16]byte{}}
 	req := kmsg.NewPtrCreateTopicsRequest()
@@ -84,9 +111,11 @@ func newBench(t *testing.T, addr string, partitions int) *bench {
 		topic(s.a, 1)
 		topic(s.b, 1)
 	}
-	topic(many, partitions)
-	for i := range partitions {
-		b.many = append(b.many, int32(i))
+	if kafka {
+		topic(many, 200)
+		for i := range int32(200) {
+			b.many = append(b.many, i)
+		}
 	}
 	c := &cell{bench: b, state: states[0], row: &row{name: "start"}}
 	defer func() {
@@ -124,7 +153,8 @@ func (b *bench) run(t *testing.T, s *state) (lines []line) {
 	t.Helper()
 	var cells []*cell
 	for _, r := range rows() {
-		if s.prepared != "" && r.passing() {
+		name := line{state: s.name, request: r.name, version: r.version, variant: r.variant}.name()
+		if s.prepared != "" && r.passing() || b.wanted != nil && !b.wanted[name] {
 			continue
 		}
 		cells = append(cells, &cell{bench: b, state: s, row: r})
@@ -147,7 +177,7 @@ func (b *bench) run(t *testing.T, s *state) (lines []line) {
 		})
 	}
 	for _, c := range cells {
-		lines = append(lines, line{s.name, c.row.name, c.row.version, c.row.variant, c.answer()})
+		lines = append(lines, line{state: s.name, request: c.row.name, version: c.row.version, variant: c.row.variant, answer: c.answer()})
 	}
 	return lines
 }
