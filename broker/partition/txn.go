@@ -120,13 +120,17 @@ func (s *state) transact(p *producer, e *entry, base types.Offset, before int) {
 // wrote is aborted. Their markers may be among what was lost, and then none ever
 // comes; a marker that comes later finds that its number has ended.
 func (s *state) breakOff(c cut) {
-	for _, o := range s.open {
+	for i, o := range s.open {
 		if p := s.producers[o.pid]; p != nil {
 			p.ended = max(p.ended, p.txn)
 			p.txn, p.began = 0, 0
 			s.oldest = min(s.oldest, p.at)
 		}
-		s.aborted.tail = append(s.aborted.tail, abortedTxn{o.pid, o.start, c.Base - 1, c.Base})
+		stable := c.Base
+		if i+1 < len(s.open) {
+			stable = s.open[i+1].start
+		}
+		s.aborted.tail = append(s.aborted.tail, abortedTxn{o.pid, o.start, c.Base - 1, stable})
 	}
 	s.open = nil
 }

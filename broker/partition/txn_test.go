@@ -542,3 +542,79 @@ func TestManyAbortedTransactions(t *testing.T) {
 		}
 	})
 }
+
+// A break of the log that an operator accepts ends what was open there, by abort:
+// the marker may be what was lost. Readers on either side of it see neither too much
+// nor too little, and what the coordinator still asks for is done.
+func TestRepairEndsTransactions(t *testing.T) {
+	for _, hole := range []pubsub.Seq{3, 4, 5} { // a batch, a marker, the last message
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, memory.Config{})
+			g := r.gateway(memory.Faults{})
+			run(t, g)
+			g.inTxn(7, 0, 0, 1, 1)                                     // offset 0
+			g.inTxn(8, 0, 0, 1, 1)                                     // 1
+			g.inTxn(7, 0, 1, 1, 1)                                     // 2
+			g.end(Marker{ProducerID: 7, Epoch: 1, N: 1, Commit: true}) // 3
+			g.inTxn(7, 1, 0, 1, 2)                                     // 4
+			r.server.Remove(testLog, hole)
+			cold := r.gateway(memory.Faults{})
+			run(t, cold)
+			cold.stopped("gap")
+			r.mend()
+			fresh := r.gateway(memory.Faults{})
+			for _, g := range []*gateway{g, fresh} {
+				end, err := g.p.Lookup(t.Context(), LookupRequest{Timestamp: Latest})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if res := g.committed(0); res.LastStable != end.Offset {
+					t.Errorf("without message %d the last stable offset is %d, the end %d", hole, res.LastStable, end.Offset)
+				}
+			}
+			// What was open does not go on.
+			if a := fresh.txn(8, 0, 1, 1, told(1)); !errors.Is(a.Err, kerr.InvalidTxnState) {
+				t.Errorf("without message %d: %v", hole, a.Err)
+			}
+			// Transactions that a lost marker has ended elsewhere do not hide the next.
+			fresh.end(Marker{ProducerID: 8, Epoch: 1, N: 1, Commit: true})
+			fresh.end(Marker{ProducerID: 7, Epoch: 2, N: 2, Commit: true})
+			fresh.inTxn(8, 1, 0, 1, 2)
+			fresh.inTxn(7, 2, 0, 1, 3)
+			fresh.end(Marker{ProducerID: 8, Epoch: 2, N: 2, Commit: true})
+			fresh.end(Marker{ProducerID: 7, Epoch: 3, N: 3})
+			for _, g := range []*gateway{g, fresh, r.gateway(memory.Faults{})} {
+				end, err := g.p.Lookup(t.Context(), LookupRequest{Timestamp: Latest, Committed: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var pids []int64
+				aborted, skip := []Aborted{}, map[int64]bool{}
+				for next := types.Offset(0); next < end.Offset; {
+					res := g.committed(next)
+					aborted, skip = res.Aborted, map[int64]bool{}
+					bs := split(t, res)
+					if len(bs) == 0 {
+						t.Fatalf("nothing at %d of %d", next, end.Offset)
+					}
+					for _, b := range bs {
+						for len(aborted) > 0 && aborted[0].First <= types.Offset(b.LastOffset()) {
+							skip[aborted[0].ProducerID], aborted = true, aborted[1:]
+						}
+						if !b.Control() && !skip[b.ProducerID()] {
+							pids = append(pids, b.ProducerID())
+						}
+						next = types.Offset(b.LastOffset()) + 1
+					}
+				}
+				want := []int64{8}
+				if hole == 5 { // its marker came before the break
+					want = []int64{7, 7, 8}
+				}
+				if !slices.Equal(pids, want) {
+					t.Errorf("without message %d committed readers see batches of %v, want %v", hole, pids, want)
+				}
+			}
+		})
+	}
+}
