@@ -43,7 +43,7 @@ var asKafka = broker.Options{Properties: []string{"num.partitions=4"}}
 
 func transcripts(t *testing.T, b *broker.Broker, files []string) {
 	record := os.Getenv("STREAM_RECORD") == "1" && b.Kind == broker.Kafka
-	s := &session{Broker: b, tools: tools.StartKafkaTools(t), dir: t.TempDir(), members: map[string]*kgo.Client{}}
+	s := &session{Broker: b, tools: tools.StartKafkaTools(t), dir: t.TempDir(), members: map[string]*kgo.Client{}, open: map[string]*kgo.Client{}}
 	s.warm(t)
 	known := readDifferences(t)
 	commands := 0
@@ -121,6 +121,31 @@ type session struct {
 	tools   *tools.KafkaTools
 	dir     string
 	members map[string]*kgo.Client // by group
+	open    map[string]*kgo.Client // by transactional id
+}
+
+// transact writes a record to a topic in a transaction that stays open.
+func (s *session) transact(t *testing.T, id, topic string) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addr), kgo.ClientID("golden"), kgo.TransactionalID(id), kgo.TransactionTimeout(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.open[id] = cl
+	if err := cl.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("transacted")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// commit commits what transact began.
+func (s *session) commit(t *testing.T, id string) {
+	t.Helper()
+	if err := s.open[id].EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (s *session) run(t *testing.T, command string, stdin []string) []string {
@@ -170,6 +195,10 @@ func (s *session) directive(t *testing.T, line string) {
 		s.join(t, first, rest)
 	case "@leave":
 		s.leave(t, first)
+	case "@transact":
+		s.transact(t, first, rest)
+	case "@commit":
+		s.commit(t, first)
 	default:
 		t.Fatalf("what is %q?", line)
 	}
@@ -235,6 +264,10 @@ func (s *session) clean(t *testing.T) {
 	t.Helper()
 	for group := range s.members {
 		s.leave(t, group)
+	}
+	for id, cl := range s.open {
+		delete(s.open, id)
+		cl.Close()
 	}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addr), kgo.MetadataMinAge(10*time.Millisecond))
 	if err != nil {

@@ -33,8 +33,12 @@ var masks = []struct {
 // rates are what tools of load measure.
 var rates = regexp.MustCompile(`\d+\.\d+|\b\d+ ms\b|= \d+|, \d+, \d+,`)
 
-// producerID begins a line; ours count from another number.
-var producerID = regexp.MustCompile(`^\d+ ?\t`)
+// producerID begins a line, or comes after the ids of a coordinator and a
+// transaction; ours count from another number. The last is how long one took.
+var (
+	producerID = regexp.MustCompile(`^((?:[a-z]+ ?\t1|1 ?\t[a-z]+) ?\t)?\d+ ?\t`)
+	duration   = regexp.MustCompile(`(<ms> ?\t)\d+( ?\t[a-z]+-\d)`)
+)
 
 var spaces = regexp.MustCompile(` +`)
 
@@ -65,7 +69,7 @@ func mask(args []string, res tools.Result, addr string) []string {
 			// Columns are as wide as the ids in them.
 			l = strings.TrimRight(spaces.ReplaceAllString(l, " "), " ")
 			if tool == "kafka-transactions" {
-				l = producerID.ReplaceAllString(l, "<pid>\t")
+				l = duration.ReplaceAllString(producerID.ReplaceAllString(l, "$1<pid>\t"), "$1<ms>$2")
 			}
 			if l != "" {
 				out = append(out, prefix+l)
@@ -83,6 +87,7 @@ func mask(args []string, res tools.Result, addr string) []string {
 // unordered says that topics or groups come in the order of a hash table.
 func unordered(args []string) bool {
 	return args[0] == "kafka-delete-records" ||
+		args[0] == "kafka-transactions" && slices.Contains(args, "list") ||
 		args[0] == "kafka-configs" && slices.Contains(args, "--describe") && !slices.Contains(args, "--entity-name") || strings.HasSuffix(args[0], "-groups") && slices.Contains(args, "--list") ||
 		args[0] == "kafka-topics" && slices.Contains(args, "--describe")
 }
