@@ -11,7 +11,7 @@ BROKERS ?=
 
 REPORT = go run ./test/report
 # Client suites in the order they run, the fastest to fail first.
-E2E = usage command keys txn settings cli golden webui clients kgo suites kill
+E2E = usage command keys txn settings cli golden webui clients streams kgo suites kill
 export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
@@ -127,7 +127,7 @@ golden-record: setup ## what Kafka's command line tools print on Apache Kafka, i
 nightly: setup ## what is too long for CI: records anew, every client on every kind of broker, whole foreign suites, 10 minutes of fuzzing per target
 	$(MAKE) record record-suites
 	$(MAKE) e2e-golden e2e-webui e2e-clients BROKERS=kafka
-	STREAM_E2E_FULL=true $(MAKE) e2e-clients
+	STREAM_E2E_FULL=true $(MAKE) e2e-clients e2e-streams
 	STREAM_SUITES=whole $(MAKE) e2e-suites
 	STREAM_TXN=whole $(MAKE) e2e-txn
 	$(MAKE) e2e-txn BROKERS=kafka

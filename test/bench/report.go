@@ -109,9 +109,6 @@ func (v viewResult) markdown(p func(string, ...any)) {
 		p("|---|---|---|---|---|---|---|")
 		for _, r := range v.rows {
 			us, them := r.samples[name], r.samples["kafka"]
-			if len(us) == 0 {
-				continue
-			}
 			mid, low, high := ratios(us, them, rate)
 			cpu, _, _ := ratios(us, them, perMillion)
 			floor := "–"

@@ -35,8 +35,6 @@ type row struct {
 	run  func(b *bench, v view, s *server, topic string, count int) (result, error)
 	long bool // in long mode only
 	read int  // size of the records of a topic made before; 0: a new topic for each run
-	// notServed: stream cannot do it yet, it runs on Apache Kafka alone.
-	notServed bool
 	// fsync: the row says something about flushing too.
 	fsync bool
 }
@@ -62,8 +60,8 @@ var rows = []row{
 	{name: "consume 100 B, cold", count: 5_000_000, floor: 0.7, run: consume, read: 100},
 	{name: "consume 1 KB, cold", count: 1_000_000, floor: 0.7, run: consume, read: 1024},
 	{name: "produce and consume 1 KB, at the tail", count: 400_000, floor: 0.7, run: both(1024)},
-	{name: "transactions, 100 B, a commit every 100 ms", count: 4_000_000, floor: 0.8, run: transactions(100, 0), notServed: true},
-	{name: "commits of 10 records, one after another", count: 5_000, run: transactions(0, 10), fsync: true, notServed: true},
+	{name: "transactions, 100 B, a commit every 100 ms", count: 4_000_000, floor: 0.8, run: transactions(100, 0)},
+	{name: "commits of 10 records, one after another", count: 5_000, run: transactions(0, 10), fsync: true},
 	{name: "latency end to end, 100 B, 1,000 a second", count: 3_000, run: latency},
 }
 

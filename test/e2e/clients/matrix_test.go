@@ -21,16 +21,13 @@ const limit = 90 * time.Second
 // libraries are the columns of the table.
 var libraries = slices.Concat([]library{franzLibrary, saramaLibrary, segmentLibrary, confluentLibrary, kcatLibrary}, programs)
 
-// scenario is one row.
-type scenario struct {
+// scenarios are its rows.
+var scenarios = []struct {
 	name, what string
 	partitions int32 // of the topic made for it, 0: none
 	everywhere bool  // in CI against all kinds of brokers
 	run        func(ctx context.Context, t *testing.T, w world)
-}
-
-// scenarios are its rows.
-var scenarios = []scenario{
+}{
 	{"codec-none", "keys, values, headers, timestamps, uncompressed, in three partitions", 3, true, codec("none")},
 	{"codec-gzip", "the same in gzip: stored as such, read by this client and another one, and what another one compressed read by this", 3, true, codec("gzip")},
 	{"codec-snappy", "the same in snappy", 3, true, codec("snappy")},
@@ -51,14 +48,9 @@ var scenarios = []scenario{
 	{"delete-records", "the start of a partition moves; past its end is refused", 1, true, deleteRecords},
 	{"unknown", "describe and delete a topic that is not there", 0, false, unknown},
 	{"too-large", "a record above the max.message.bytes of its topic", 0, false, tooLarge},
-}
-
-// notServed are the rows that run on Apache Kafka alone, as stream does not serve
-// yet what they need.
-var notServed = []scenario{
 	{"transactions", "commit, abort, a second producer with the id fences the first; read with both levels of isolation by this client and another one", 3, false, transactions},
 	{"isolation", "the same, written by another client, read by this", 3, false, isolation},
-	{"exactly-once", "consume, transform, produce: output and offsets in one transaction, one of them aborted", 3, false, exactlyOnce},
+	{"exactly-once", "consume, transform, produce: output and offsets in one transaction, one of them aborted", 3, true, exactlyOnce},
 }
 
 // world is what a scenario works with.
@@ -110,11 +102,7 @@ func runLibrary(t *testing.T, lib library, rec *recorder, tab *table, full bool)
 	defer kcl.Close()
 	cl := lib.open(t, rec.addr)
 	tab.library(lib, cl.version())
-	all := scenarios
-	if tab.kind == broker.Kafka {
-		all = slices.Concat(scenarios, notServed)
-	}
-	for _, s := range all {
+	for _, s := range scenarios {
 		if !full && !s.everywhere {
 			continue
 		}

@@ -46,8 +46,7 @@ func TestSuite(t *testing.T) {
 	broker.Each(t, []string{broker.NATS}, func(t *testing.T, b *broker.Broker) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
-		args := []string{"test", "-json", "-count=1", "-timeout", limit.String()}
-		cmd := exec.CommandContext(ctx, "go", append(args, "github.com/twmb/franz-go/pkg/kgo")...)
+		cmd := exec.CommandContext(ctx, "go", "test", "-json", "-count=1", "-timeout", limit.String(), "github.com/twmb/franz-go/pkg/kgo")
 		cmd.Dir = filepath.Join(testkit.Root(), "test/e2e") // the version is this module's
 		cmd.Env = append(os.Environ(), "KGO_SEEDS="+b.Addr, "KGO_TEST_RF=1", "KGO_TEST_RECORDS=10000")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -95,13 +95,15 @@ func wordCount(t *testing.T, kind string, words int) {
 	}
 
 	// Nothing comes after the last change of a count.
+	behind := client(t, b, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	for p := range int32(4) {
 		r := kgo.KeyStringRecord(last, "")
 		r.Topic, r.Partition = "counts", p
-		if err := client(t, b, kgo.RecordPartitioner(kgo.ManualPartitioner())).ProduceSync(ctx, r).FirstErr(); err != nil {
+		if err := behind.ProduceSync(ctx, r).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
+	step("the application stopped")
 	got := counts.end()
 	if !maps.Equal(got, want) {
 		for w := range want {
