@@ -53,6 +53,9 @@ type Config struct {
 	// comes in force; 0: a minute.
 	FormatHold time.Duration
 
+	// Clock is this machine's clock, wall and monotonic; nil: time.Now.
+	Clock func() time.Time
+
 	// Cluster.Formats are this build's unless they are given, Txn Kafka's defaults.
 	Cluster cluster.Config
 	Topic   topic.Config
@@ -142,7 +145,7 @@ func (b *Broker) Start(ctx context.Context) error {
 
 	b.cfg.Cluster.Prefix, b.cfg.Cluster.Host, b.cfg.Cluster.Port = b.cfg.Prefix, b.cfg.Host, b.cfg.Port
 	b.cluster = cluster.New(b.cfg.Cluster, cluster.Deps{
-		Table: tables["gateways"], Store: b.store, Logger: b.component("cluster")})
+		Table: tables["gateways"], Store: b.store, Clock: b.cfg.Clock, Logger: b.component("cluster")})
 	if err := b.patiently(ctx, func() error { return b.cluster.Join(ctx) }); err != nil {
 		return err
 	}
@@ -158,11 +161,11 @@ func (b *Broker) Start(ctx context.Context) error {
 	b.stop = stop
 	b.host = partition.NewHost(partition.Env{
 		Store: b.store, Records: tables["partitions"], Gateway: b.cluster.Self().Incarnation,
-		CacheBytes: b.cfg.CacheBytes, QueueBytes: b.cfg.QueueBytes, Ahead: b.cluster.Ahead, Maintains: b.lease.Holds,
+		Clock: b.cfg.Clock, CacheBytes: b.cfg.CacheBytes, QueueBytes: b.cfg.QueueBytes, Ahead: b.cluster.Ahead, Maintains: b.lease.Holds,
 		Missing: func(name string) { b.topics.Recheck(name) },
 		Others:  appenders{b.cluster}, Fresh: b.cluster.Fresh, Format: b.Format, Subjects: b.cfg.Prefix + ".>", Logger: b.component("partition"), Registerer: b.reg})
 	b.topics = topic.New(b.cfg.Topic, topic.Deps{
-		Table: tables["topics"], Settings: tables["meta"], Store: b.store, Partitions: partitions{b.host},
+		Table: tables["topics"], Settings: tables["meta"], Store: b.store, Partitions: partitions{b.host}, Clock: b.cfg.Clock,
 		Cluster: b.meta.ClusterID, Incarnation: func() string { return b.cluster.Self().Incarnation },
 		MayAdopt: b.cluster.Ended, Fresh: b.cluster.Fresh, Maintains: b.maintains,
 		Broker: b.isBroker, Self: func() string { return strconv.Itoa(int(b.self())) }, Logger: b.component("topic")})
@@ -179,7 +182,7 @@ func (b *Broker) Start(ctx context.Context) error {
 		Markers: markers{b}, Groups: b.groups, NewProducerID: b.ids.take, Ahead: b.ahead,
 		Logger: b.component("txn"), Registerer: b.reg}))
 	b.offsets = offsets.New(offsets.Deps{
-		Table: tables["consumer-offsets"], Cluster: b.meta.ClusterID, Replicas: b.cfg.Replicas, Logger: b.component("offsets")})
+		Table: tables["consumer-offsets"], Cluster: b.meta.ClusterID, Replicas: b.cfg.Replicas, Clock: b.cfg.Clock, Logger: b.component("offsets")})
 	b.topics.OnChange(b.topicChanged)
 	b.running.Go(func() { b.check("partitions", background, b.host.Run(background)) })
 	b.running.Go(func() { b.check("topics", background, b.topics.Run(background)) })

@@ -1,61 +1,17 @@
 package cluster
 
 import (
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/hanzoai/stream/pubsub/memory"
+	"github.com/hanzoai/stream/test/testkit"
 )
-
-// skewed is a time whose wall clock and monotonic clock were moved apart, which
-// package time has no way to make: the layout is that of time.Time with a monotonic
-// reading, which times in a bubble of synctest lack.
-func skewed(t time.Time, wall, monotonic time.Duration) time.Time {
-	const since1885 = (1969-1884)*365*86400 + 20*86400 // of 1970, in seconds: 20 leap years
-	wt := t.Round(0).Add(wall)
-	var s time.Time
-	r := (*struct {
-		wall uint64 // 1 bit, 33 bits of seconds, 30 of nanoseconds
-		ext  int64  // monotonic
-		loc  *time.Location
-	})(unsafe.Pointer(&s))
-	r.wall = 1<<63 | uint64(wt.Unix()+since1885)<<30 | uint64(wt.Nanosecond())
-	r.ext = int64(t.Round(0).Sub(begin) + monotonic)
-	return s
-}
-
-// begin is where monotonic clocks of this test begin.
-var begin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(-time.Hour)
-
-// badClock is a machine's clock that somebody sets, or that stands still.
-type badClock struct {
-	mu              sync.Mutex // guards: all below
-	wall, monotonic time.Duration
-	frozen          time.Time // since when the wall clock stands; zero: it runs
-}
-
-func (b *badClock) now() time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	t, wall := time.Now(), b.wall
-	if !b.frozen.IsZero() {
-		wall -= t.Sub(b.frozen).Truncate(time.Second)
-	}
-	return skewed(t, wall, b.monotonic)
-}
-
-func (b *badClock) set(fn func(*badClock)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	fn(b)
-}
 
 func TestElapsed(t *testing.T) {
 	a := time.Now().Round(0)
-	if s := skewed(a, 0, 0); !s.Equal(a) {
+	if s := testkit.Skewed(a, 0, 0); !s.Equal(a) {
 		t.Fatalf("%v is not %v", s, a)
 	}
 	for _, c := range []struct{ wall, monotonic, least, most time.Duration }{
@@ -64,7 +20,7 @@ func TestElapsed(t *testing.T) {
 		{-time.Hour, 0, 3, 3},
 		{0, -3 * time.Second, 0, 3}, // suspended
 	} {
-		a, b := skewed(a, 0, 0), skewed(a.Add(3*time.Second), c.wall, c.monotonic)
+		a, b := testkit.Skewed(a, 0, 0), testkit.Skewed(a.Add(3*time.Second), c.wall, c.monotonic)
 		if got := atLeast(a, b); got != c.least*time.Second {
 			t.Errorf("%+v: at least %v", c, got)
 		}
@@ -75,10 +31,10 @@ func TestElapsed(t *testing.T) {
 }
 
 // lies are what happens to the clock of one machine.
-var lies = map[string]func(*badClock){
-	"an hour ahead":  func(b *badClock) { b.wall += time.Hour },
-	"an hour behind": func(b *badClock) { b.wall -= time.Hour },
-	"frozen":         func(b *badClock) { b.frozen = time.Now() },
+var lies = map[string]func(*testkit.Clock){
+	"an hour ahead":  func(c *testkit.Clock) { c.Move(time.Hour) },
+	"an hour behind": func(c *testkit.Clock) { c.Move(-time.Hour) },
+	"frozen":         func(c *testkit.Clock) { c.Stop() },
 }
 
 // TestClocksThatLie: a clock that is wrong from the start or is set while a gateway
@@ -90,19 +46,19 @@ func TestClocksThatLie(t *testing.T) {
 			for _, from := range []time.Duration{0, 10 * time.Second} {
 				synctest.Test(t, func(t *testing.T) {
 					srv := memory.NewServer(memory.Config{})
-					bad := &badClock{}
+					bad := &testkit.Clock{}
 					if from == 0 {
-						bad.set(lie)
+						lie(bad)
 					}
 					var a, b *holder // a has the bad clock
 					if holds {
-						a = startHolderAt(t, srv, memory.Faults{}, bad.now)
+						a = startHolderAt(t, srv, memory.Faults{}, bad.Now)
 						one(t, a)
 						b = startHolder(t, srv, memory.Faults{})
 					} else {
 						b = startHolder(t, srv, memory.Faults{})
 						one(t, b)
-						a = startHolderAt(t, srv, memory.Faults{}, bad.now)
+						a = startHolderAt(t, srv, memory.Faults{}, bad.Now)
 					}
 					never2 := func(d time.Duration) {
 						t.Helper()
@@ -114,7 +70,7 @@ func TestClocksThatLie(t *testing.T) {
 					}
 					never2(10 * time.Second)
 					if from != 0 {
-						bad.set(lie)
+						lie(bad)
 					}
 					never2(90 * time.Second)
 					if a.holds() != holds || b.holds() == holds || !a.Fresh() || !b.Fresh() {
@@ -164,14 +120,14 @@ func TestClocksThatLie(t *testing.T) {
 func TestSetBackWhileOneDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
-		bad := &badClock{}
+		bad := &testkit.Clock{}
 		a := startHolder(t, srv, memory.Faults{})
 		one(t, a)
-		b := startHolderAt(t, srv, memory.Faults{}, bad.now)
+		b := startHolderAt(t, srv, memory.Faults{}, bad.Now)
 		time.Sleep(10 * time.Second)
 		a.die()
 		time.Sleep(time.Second)
-		bad.set(lies["an hour behind"])
+		lies["an hour behind"](bad)
 		one(t, b)
 	})
 }
@@ -181,8 +137,8 @@ func TestSetBackWhileOneDies(t *testing.T) {
 func TestSuspendedMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
-		bad := &badClock{}
-		a := startHolderAt(t, srv, memory.Faults{}, bad.now)
+		bad := &testkit.Clock{}
+		a := startHolderAt(t, srv, memory.Faults{}, bad.Now)
 		one(t, a)
 		b := startHolder(t, srv, memory.Faults{})
 		time.Sleep(10 * time.Second)
@@ -190,7 +146,7 @@ func TestSuspendedMachine(t *testing.T) {
 		asleep := time.Now()
 		for !b.holds() {
 			// As a's clocks will tell it when it wakes up: nothing has passed.
-			bad.set(func(c *badClock) { c.monotonic = -time.Since(asleep) })
+			bad.Suspended(time.Since(asleep))
 			if a.holds() && time.Since(asleep) > 2*time.Second {
 				t.Fatalf("answers from memory after %v", time.Since(asleep))
 			}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -24,8 +26,10 @@ const (
 	rebalanceTimeout = 12 * time.Second
 )
 
-// consumer is a member of a group with the eager protocol: it gives up all
-// partitions before it joins, and takes what the leader gives it.
+// consumer is a member of a group. With the eager protocol it gives up all partitions
+// before it joins, and takes what the leader gives it. With the cooperative one it
+// says what it has and goes on with what it is left; what is to be another's it gives
+// up, and joins again, and only then the other gets it.
 type consumer struct {
 	s        *run
 	r        *rand.Rand
@@ -38,6 +42,32 @@ type consumer struct {
 	member     string
 	generation int32
 	joined     *process // where it joined
+
+	cooperative bool
+	held        []*reading // what it has, also while it joins
+	since       int32      // the generation that gave it that
+}
+
+// claim is what a cooperative member has, and since which generation.
+type claim struct {
+	Generation int32
+	Shares     []share
+}
+
+// protocol is the name and the metadata with which it joins.
+func (c *consumer) protocol() group.Protocol {
+	if !c.cooperative {
+		return group.Protocol{Name: "range", Metadata: []byte(c.name)}
+	}
+	has := claim{Generation: c.since}
+	for _, x := range c.held {
+		has.Shares = append(has.Shares, x.share)
+	}
+	data, err := json.Marshal(has)
+	if err != nil {
+		panic(err)
+	}
+	return group.Protocol{Name: "cooperative", Metadata: data}
 }
 
 // shape is what a leader assigns.
@@ -110,9 +140,12 @@ func coordinate[T any](c *consumer, timeout time.Duration, fn func(ctx context.C
 func (c *consumer) lost(err error) bool {
 	switch {
 	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.FencedInstanceID):
-		c.member = ""
+		c.member, c.held = "", nil
 		return true
-	case errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.RebalanceInProgress):
+	case errors.Is(err, kerr.IllegalGeneration):
+		c.held = nil
+		return true
+	case errors.Is(err, kerr.RebalanceInProgress):
 		return true
 	case err == nil, errors.Is(err, errCut), errors.Is(err, errRefused), kerr.IsRetriable(err):
 		return false
@@ -127,7 +160,7 @@ func (c *consumer) join() (a assignment, ok bool) {
 	span := s.rec.Begin()
 	req := group.JoinRequest{
 		Caller: group.Caller{ClientID: c.name, Host: "/sim"}, Group: c.group, Member: c.member, Instance: c.instance, ProtocolType: "consumer",
-		Protocols:      []group.Protocol{{Name: "range", Metadata: []byte(c.name)}},
+		Protocols:      []group.Protocol{c.protocol()},
 		SessionTimeout: sessionTimeout, RebalanceTimeout: rebalanceTimeout, RequireMemberID: c.instance == nil,
 	}
 	j, p, err := coordinate(c, rebalanceTimeout+5*time.Second, func(ctx context.Context, g *group.Forwarder, _ *broker.Broker) (group.JoinResponse, error) {
@@ -156,7 +189,10 @@ func (c *consumer) join() (a assignment, ok bool) {
 		if seen == nil {
 			return a, false
 		}
-		sync.Assignments = assign(c.topics, seen, j.Members)
+		if c.cooperative { // the same again, unless somebody came or went
+			slices.SortFunc(j.Members, func(a, b group.JoinMember) int { return strings.Compare(a.Member, b.Member) })
+		}
+		sync.Assignments = assign(c.topics, seen, j.Members, c.claims(j.Members))
 	}
 	for deadline := time.Now().Add(rebalanceTimeout); ; {
 		sr, _, err := coordinate(c, 5*time.Second, func(ctx context.Context, g *group.Forwarder, _ *broker.Broker) (group.SyncResponse, error) {
@@ -186,14 +222,37 @@ func (c *consumer) shapes() map[string]shape {
 	return m
 }
 
-// assign deals all partitions out.
-func assign(topics []string, seen map[string]shape, members []group.JoinMember) []group.Assignment {
+// claims are who has what, by member. Of two that claim the same, the one that has
+// been given it last is right.
+func (c *consumer) claims(members []group.JoinMember) map[share]string {
+	has, since := map[share]string{}, map[share]int32{}
+	for _, m := range members {
+		var x claim
+		if !c.cooperative {
+			continue
+		}
+		if err := json.Unmarshal(m.Metadata, &x); err != nil {
+			c.s.t.Errorf("%s: metadata %q of %s: %v", c.name, m.Metadata, m.Member, err)
+		}
+		for _, sh := range x.Shares {
+			if has[sh] == "" || x.Generation > since[sh] {
+				has[sh], since[sh] = m.Member, x.Generation
+			}
+		}
+	}
+	return has
+}
+
+// assign deals all partitions out, those aside that another member still has.
+func assign(topics []string, seen map[string]shape, members []group.JoinMember, has map[share]string) []group.Assignment {
 	dealt := make([]assignment, len(members))
 	n := 0
 	for _, name := range topics {
 		for p := range seen[name].Partitions {
-			a := &dealt[n%len(members)]
-			a.Shares = append(a.Shares, share{name, seen[name].ID, p})
+			x, to := share{name, seen[name].ID, p}, n%len(members)
+			if who := has[x]; who == "" || who == members[to].Member {
+				dealt[to].Shares = append(dealt[to].Shares, x)
+			}
 			n++
 		}
 	}
@@ -243,17 +302,46 @@ type reading struct {
 	committed int64
 }
 
+// take begins with an assignment. A cooperative member goes on with what it had and
+// still has; it reports that it has lost something, for which it joins again.
+func (c *consumer) take(a assignment) (again bool) {
+	c.since = c.generation
+	had := map[share]*reading{}
+	if c.cooperative {
+		for _, x := range c.held {
+			had[x.share] = x
+		}
+	}
+	c.held = nil
+	for _, x := range a.Shares {
+		if r := had[x]; r != nil {
+			c.held = append(c.held, r)
+			delete(had, x)
+			c.s.tally.note(keptOver)
+			continue
+		}
+		c.held = append(c.held, &reading{share: x, next: -1, committed: -1})
+	}
+	if len(had) > 0 {
+		c.s.tally.note(handedOn)
+	}
+	return len(had) > 0
+}
+
 // consume reads what the member owns, until it is told to join again.
 func (c *consumer) consume(a assignment) {
 	s := c.s
-	rs := make([]*reading, len(a.Shares))
-	for i, x := range a.Shares {
-		rs[i] = &reading{share: x, next: -1, committed: -1}
+	if c.take(a) {
+		return
 	}
 	beat, looked := time.Now(), time.Now()
+	var until time.Time // it goes on while others join; zero: nobody does
 	for !sim.Over(s.done) && !s.t.Failed() {
-		for i := 0; i < len(rs); i++ {
-			x := rs[i]
+		if !until.IsZero() && time.Now().After(until) {
+			return
+		}
+		for i := 0; i < len(c.held); i++ {
+			x := c.held[i]
 			ok := true
 			if x.next < 0 {
 				ok = c.position(x)
@@ -261,7 +349,7 @@ func (c *consumer) consume(a assignment) {
 				ok = c.read(x)
 			}
 			if !ok { // its topic is gone
-				rs = append(rs[:i], rs[i+1:]...)
+				c.held = append(c.held[:i], c.held[i+1:]...)
 				i--
 				continue
 			}
@@ -281,7 +369,12 @@ func (c *consumer) consume(a assignment) {
 					s.tally.note(takeovers)
 				}
 			}
-			if c.lost(err) || since > sessionTimeout {
+			if c.cooperative && errors.Is(err, kerr.RebalanceInProgress) {
+				if until.IsZero() {
+					until = time.Now().Add(sim.Millis(c.r, 2000))
+				}
+				beat = time.Now()
+			} else if c.lost(err) || since > sessionTimeout {
 				s.trace("%s joins again: %v", c.name, err)
 				return
 			}
@@ -303,7 +396,7 @@ func (c *consumer) consume(a assignment) {
 				return
 			case 1: // it dies; its session ends later
 				s.trace("%s dies", c.name)
-				if c.member = ""; c.instance != nil {
+				if c.member, c.held = "", nil; c.instance != nil {
 					s.tally.note(staticReturns)
 				}
 				sim.Pause(s.ended, sim.Millis(c.r, 10_000))
@@ -499,5 +592,5 @@ func (c *consumer) leave() {
 		return true, l.Err
 	})
 	c.s.trace("%s leaves: %v", c.name, err)
-	c.member = ""
+	c.member, c.held = "", nil
 }

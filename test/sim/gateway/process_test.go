@@ -18,6 +18,7 @@ import (
 	"github.com/hanzoai/stream/broker/topic"
 	"github.com/hanzoai/stream/pubsub/memory"
 	"github.com/hanzoai/stream/test/sim"
+	"github.com/hanzoai/stream/test/testkit"
 )
 
 // seat is a place for a gateway; whoever sits there may be killed and replaced.
@@ -36,6 +37,7 @@ type process struct {
 	name   string
 	client *memory.Client
 	broker *broker.Broker
+	clock  *testkit.Clock
 	ctx    context.Context // ends when the process does
 	end    context.CancelFunc
 	calls  sync.WaitGroup // requests of clients
@@ -73,6 +75,9 @@ func (x *seat) config() broker.Config {
 	s := x.s
 	g := group.DefaultConfig()
 	g.InitialRebalanceDelay = 500 * time.Millisecond
+	if s.expires {
+		g.OffsetsRetention, g.RetentionInterval = offsetsRetention, offsetsCheck
+	}
 	t := topic.Defaults()
 	t.Replicas, t.AutoCreate = s.replicas, false
 	node := int32(0)
@@ -93,7 +98,9 @@ func (x *seat) start(why string, dies time.Duration) {
 		x.lives++
 		name := fmt.Sprintf("%s%d.%d", why, x.n, x.lives)
 		c := s.server.Client(s.weather.All())
-		b := broker.New(x.config(), c, s.logger(name), prometheus.NewRegistry())
+		clock, cfg := &testkit.Clock{}, x.config()
+		cfg.Clock = clock.Now
+		b := broker.New(cfg, c, s.logger(name), prometheus.NewRegistry())
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		if dies > 0 {
 			time.AfterFunc(dies, func() {
@@ -109,7 +116,7 @@ func (x *seat) start(why string, dies time.Duration) {
 		}
 		dies = 0
 		if err == nil {
-			p := &process{name: name, client: c, broker: b}
+			p := &process{name: name, client: c, broker: b, clock: clock}
 			p.ctx, p.end = context.WithCancel(context.Background())
 			x.mu.Lock()
 			x.up = p

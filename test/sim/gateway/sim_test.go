@@ -27,12 +27,13 @@ func TestMain(m *testing.M) {
 // known are seeds that have found something; what it was has a test of its own
 // where it was mended.
 var known = []uint64{
-	4,    // a topic whose creation failed was said to exist
-	59,   // two gateways took a node id from each other
-	699,  // a producer's second batch was stored as its first
-	806,  // a failed creation left streams behind
-	5164, // a start that was denied the cluster's identity
-	7015, // a partition that had just been made was denied
+	4,     // a topic whose creation failed was said to exist
+	59,    // two gateways took a node id from each other
+	699,   // a producer's second batch was stored as its first
+	806,   // a failed creation left streams behind
+	5164,  // a start that was denied the cluster's identity
+	7015,  // a partition that had just been made was denied
+	20070, // a deleted group left a commit behind
 }
 
 // TestKnownSeeds runs them again: a seed does not decide everything, so some
@@ -93,16 +94,20 @@ type run struct {
 	names    []string            // topics that are never deleted
 	fleeting []string            // topics that come and go
 	groups   map[string][]string // consumer groups and the topics they read
+	eager    map[string]bool     // groups whose members give everything up when they join again
 	topics   lives
 	tally    tally
+	expires  bool // offsets expire at the end
 
 	ended  chan struct{} // closed when clients should finish what they do
 	healed chan struct{} // closed when nothing goes wrong any more
 	done   chan struct{} // closed when consumers are to stop
 
 	lying atomic.Bool
-	mu    sync.Mutex // guards: lies
+	mu    sync.Mutex // guards: all below
 	lies  []span     // when leaders denied what is stored
+	// touched are the partitions of which the group without members may have offsets.
+	touched map[history.Log]bool
 }
 
 // span is a stretch of virtual time.
@@ -114,8 +119,8 @@ func newRun(t *testing.T, seed uint64) *run {
 		t: t, seed: seed, rng: rng, replicas: 1 + 2*rng.IntN(2),
 		weather: sim.NewWeather(sim.Rand(seed, 2), []float64{0, 0.005, 0.02, 0.08}[rng.IntN(4)]),
 		names:   []string{"a", "b.c"}[:1+rng.IntN(2)],
-		groups:  map[string][]string{},
-		ended:   make(chan struct{}), healed: make(chan struct{}), done: make(chan struct{}),
+		groups:  map[string][]string{}, eager: map[string]bool{},
+		ended: make(chan struct{}), healed: make(chan struct{}), done: make(chan struct{}),
 	}
 	if rng.IntN(2) == 0 {
 		s.fleeting = []string{"x", "y_z"}[:1+rng.IntN(2)]
@@ -128,6 +133,7 @@ func newRun(t *testing.T, seed uint64) *run {
 		MaxReplicas: 3, Remember: true, MaxPayload: []int{8 << 20, 64 << 10}[rng.IntN(2)],
 		Clock: func() time.Time { return time.Now().Add(skew) },
 	})
+	s.expires = sim.Rand(seed, 3).IntN(32) == 0
 	for i := range 1 + rng.IntN(5) {
 		s.seats = append(s.seats, &seat{s: s, n: i})
 	}
@@ -147,13 +153,16 @@ func (s *run) run() {
 		wg.Go(func() { fn(sim.Rand(s.seed, n)) })
 	}
 	s.makeTopics()
+	// What was added later is decided apart, so that seeds mean what they meant.
+	more := sim.Rand(s.seed, 4)
 	groups := 1 + s.rng.IntN(2)
 	for g := range groups {
 		topics := s.names
 		if s.rng.IntN(2) == 0 {
 			topics = append(topics[:len(topics):len(topics)], s.fleeting...)
 		}
-		s.groups[fmt.Sprintf("group%d", g)] = topics
+		name := fmt.Sprintf("group%d", g)
+		s.groups[name], s.eager[name] = topics, more.IntN(4) > 0
 	}
 	for i := range 1 + s.rng.IntN(3) {
 		actor(&clients, uint64(100+i), func(r *rand.Rand) { s.producer(r, fmt.Sprintf("p%d", i)) })
@@ -172,10 +181,18 @@ func (s *run) run() {
 	if s.rng.IntN(3) == 0 {
 		actor(&clients, 360, s.deleter)
 	}
+	if more.IntN(3) == 0 {
+		for i := range 1 + more.IntN(2) {
+			actor(&clients, uint64(370+i), s.loose)
+		}
+	}
+	if more.IntN(4) == 0 {
+		actor(&troubles, 650, s.clocks)
+	}
 	for g := range groups {
 		topics := s.groups[fmt.Sprintf("group%d", g)]
 		for i := range 1 + s.rng.IntN(3) {
-			c := &consumer{s: s, group: fmt.Sprintf("group%d", g), name: fmt.Sprintf("c%d.%d", g, i), topics: topics}
+			c := &consumer{s: s, group: fmt.Sprintf("group%d", g), name: fmt.Sprintf("c%d.%d", g, i), topics: topics, cooperative: !s.eager[fmt.Sprintf("group%d", g)]}
 			if s.rng.IntN(3) == 0 {
 				c.instance = &c.name
 			}
@@ -198,9 +215,11 @@ func (s *run) run() {
 	// Late copies, held calls and dead members of before.
 	time.Sleep(15 * time.Second)
 	s.verifyProgress()
+	s.verifyGone()
 	close(s.done)
 	readers.Wait()
 	s.verify()
+	s.verifyExpired()
 	for _, x := range s.seats {
 		x.stop(x.now(), s.rng.IntN(2) == 0)
 	}

@@ -30,12 +30,17 @@ const (
 	creations
 	recreations
 	growths
-	deletions    // of topics
-	racedAdmins  // two admin clients had the same wish
-	trims        // records were deleted
-	fencedReads  // a reader was sent to the log start
-	notOwner     // NOT_COORDINATOR
-	notAvailable // COORDINATOR_NOT_AVAILABLE or COORDINATOR_LOAD_IN_PROGRESS
+	deletions     // of topics
+	racedAdmins   // two admin clients had the same wish
+	trims         // records were deleted
+	fencedReads   // a reader was sent to the log start
+	notOwner      // NOT_COORDINATOR
+	notAvailable  // COORDINATOR_NOT_AVAILABLE or COORDINATOR_LOAD_IN_PROGRESS
+	clocksSet     // a wall clock was set
+	deletedGroups // with what they had committed
+	expiries      // of all offsets
+	keptOver      // a member went on with a partition through a rebalance
+	handedOn      // a member gave up a partition, and joined again for the others' sake
 	facts
 )
 
@@ -44,6 +49,7 @@ var factNames = [facts]string{
 	"retries acknowledged", "retries elsewhere acknowledged", "sends without outcome", "rebalances", "takeovers under members",
 	"static members that returned", "commits of zombies refused", "commits without outcome", "creations", "re-creations", "growths",
 	"deletions", "races of admin clients", "deletions of records", "readers sent to the log start", "NOT_COORDINATOR", "coordinator not available",
+	"clocks that were set", "deletions of groups", "ends of all offsets", "partitions kept through rebalances", "partitions handed on in two steps",
 }
 
 // tally counts facts.

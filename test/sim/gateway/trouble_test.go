@@ -87,6 +87,24 @@ func (s *run) long(r *rand.Rand) time.Duration {
 	return sim.Millis(r, []int{1500, 5000, 5000, 15_000, 60_000}[r.IntN(5)])
 }
 
+// clocks sets the wall clock of one machine after the other an hour ahead or back, and
+// right again.
+func (s *run) clocks(r *rand.Rand) {
+	for !sim.Over(s.ended) {
+		sim.Pause(s.ended, sim.Millis(r, 8000))
+		p := s.any(r)
+		if p == nil {
+			continue
+		}
+		by := []time.Duration{time.Hour, -time.Hour}[r.IntN(2)]
+		s.trace("the clock of %s is set by %v", p.name, by)
+		s.tally.note(clocksSet)
+		p.clock.Move(by)
+		sim.Pause(s.ended, sim.Millis(r, 10_000))
+		p.clock.Mend()
+	}
+}
+
 // outage takes the store away from everybody: all connections break.
 func (s *run) outage(r *rand.Rand) {
 	s.trace("outage")
