@@ -44,7 +44,8 @@ func (c chore) key() choreKey { return choreKey{c.id, c.n, c.abort} }
 type chores struct {
 	mu      sync.Mutex // guards: all below
 	running map[choreKey]struct{}
-	ctx     context.Context // Run's; nil before
+	ctx     context.Context // ends with Run and when Drain begins; nil before Run
+	end     context.CancelFunc
 	wg      sync.WaitGroup
 }
 
@@ -74,6 +75,16 @@ func (co *Coordinator) begin(c chore) {
 		for !co.carryOut(ctx, c) && !co.leave(c) {
 		}
 	})
+}
+
+// stop ends all chores, and lets none begin any more.
+func (w *chores) stop() {
+	w.mu.Lock()
+	if w.end != nil {
+		w.end()
+	}
+	w.mu.Unlock()
+	w.wg.Wait()
 }
 
 // leave takes a chore that was given up out of those under way; false if it is

@@ -17,10 +17,10 @@ type Config struct {
 	// ExpirationInterval is the time between two looks for ids to let go of
 	// (transaction.remove.expired.transaction.cleanup.interval.ms).
 	ExpirationInterval time.Duration
-	// CompletionWait is how long a request waits for the end of the transaction
-	// before it, which is decided and being carried out, until it is told
-	// CONCURRENT_TRANSACTIONS (add.partitions.to.txn.retry.backoff.max.ms, which
-	// Kafka has for Produce alone).
+	// CompletionWait is how long something that is added implicitly waits for the end
+	// of the transaction before it, which is decided and being carried out, until it
+	// is told CONCURRENT_TRANSACTIONS (add.partitions.to.txn.retry.backoff.max.ms).
+	// Other requests are told at once, as in Kafka.
 	CompletionWait time.Duration
 	// CompletionDelay is how long the completion of a transaction stays in memory
 	// in the hope that the next one begins and is stored with it.

@@ -98,16 +98,12 @@ func New(c Config, d Deps) *Coordinator {
 func (co *Coordinator) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	co.chores.mu.Lock()
-	co.chores.ctx = ctx
+	co.chores.ctx, co.chores.end = context.WithCancel(ctx)
 	co.chores.mu.Unlock()
 	var wg sync.WaitGroup
-	defer co.chores.wg.Wait()
+	defer co.chores.stop()
 	defer wg.Wait()
-	defer func() {
-		co.chores.mu.Lock() // none begins after this
-		defer co.chores.mu.Unlock()
-		cancel()
-	}()
+	defer cancel()
 	wg.Go(func() { co.expireIDs(ctx) })
 	// The runtime first: whoever waits for it is answered.
 	defer co.serve()()
@@ -118,8 +114,12 @@ func (co *Coordinator) Run(ctx context.Context) error {
 func (co *Coordinator) Ready() <-chan struct{} { return co.rt.Ready() }
 
 // Drain lets go of all transactional ids, so that other gateways adopt them at
-// once. All later calls get NOT_COORDINATOR.
-func (co *Coordinator) Drain(ctx context.Context) error { return co.rt.Drain(ctx) }
+// once, and carry on with what is decided: this one tells nobody any more. All later
+// calls get NOT_COORDINATOR.
+func (co *Coordinator) Drain(ctx context.Context) error {
+	co.chores.stop()
+	return co.rt.Drain(ctx)
+}
 
 // Seat names the gateway that clients should be told of as the coordinator of a
 // transactional id. Any other passes their requests on.
@@ -190,7 +190,7 @@ func (co *Coordinator) init(ctx context.Context, q initCall) InitResponse {
 		}
 	}
 	fenced := false
-	p, err := act(ctx, co, q.TransactionalID, fresh, true, func(t *turn, fresh int64) (Producer, error) {
+	p, err := act(ctx, co, q.TransactionalID, fresh, false, func(t *turn, fresh int64) (Producer, error) {
 		open := t.State.state == Ongoing
 		p, err := t.State.init(t.Now, q.InitRequest, q.Request, fresh)
 		fenced = open && t.State.state != Ongoing
@@ -210,7 +210,7 @@ func (co *Coordinator) AddPartitions(ctx context.Context, q AddPartitionsRequest
 	if q.TransactionalID == "" {
 		return AddPartitionsResponse{Err: kerr.InvalidRequest}
 	}
-	a, err := act(ctx, co, q.TransactionalID, noID, !q.VerifyOnly, func(t *turn, _ int64) (AddPartitionsResponse, error) {
+	a, err := act(ctx, co, q.TransactionalID, noID, q.Implicit && !q.VerifyOnly, func(t *turn, _ int64) (AddPartitionsResponse, error) {
 		return t.State.addPartitions(t.Now, q)
 	})
 	if err != nil {
@@ -224,7 +224,7 @@ func (co *Coordinator) AddOffsets(ctx context.Context, q AddOffsetsRequest) AddO
 	if q.TransactionalID == "" {
 		return AddOffsetsResponse{Err: kerr.InvalidRequest}
 	}
-	a, err := act(ctx, co, q.TransactionalID, noID, !q.VerifyOnly, func(t *turn, _ int64) (AddOffsetsResponse, error) {
+	a, err := act(ctx, co, q.TransactionalID, noID, q.Implicit && !q.VerifyOnly, func(t *turn, _ int64) (AddOffsetsResponse, error) {
 		return t.State.addOffsets(t.Now, q)
 	})
 	if err != nil {
@@ -243,7 +243,7 @@ func (co *Coordinator) end(ctx context.Context, q endCall) EndResponse {
 		return EndResponse{Err: kerr.InvalidRequest, Producer: NoProducer}
 	}
 	decided := false
-	p, err := act(ctx, co, q.TransactionalID, noID, true, func(t *turn, fresh int64) (Producer, error) {
+	p, err := act(ctx, co, q.TransactionalID, noID, false, func(t *turn, fresh int64) (Producer, error) {
 		open := t.State.state == Ongoing
 		p, err := t.State.end(t.Now, q.EndRequest, q.Request, fresh)
 		decided = open && t.State.state != Ongoing

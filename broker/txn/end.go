@@ -11,7 +11,7 @@ import (
 func (s *State) end(now time.Time, q EndRequest, by string, fresh int64) (Producer, error) {
 	switch {
 	case s.exists && by != "" && by == s.endBy: // decided, whatever came of it since
-	case s.deciding():
+	case q.Bump && s.deciding():
 		return NoProducer, kerr.ConcurrentTransactions
 	case q.Bump:
 		if err := s.endBumped(now, q, by, fresh); err != nil {
@@ -35,6 +35,8 @@ func (s *State) endClassic(now time.Time, q EndRequest, by string) error {
 		return err
 	}
 	switch {
+	case s.deciding():
+		return kerr.ConcurrentTransactions
 	case s.state == Ongoing:
 		s.decide(now, q.Commit, false, noID, by)
 		return nil
