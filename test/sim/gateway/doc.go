@@ -13,6 +13,9 @@
 // Some things must happen now and then, or the simulation proves nothing: they
 // are counted over all seeds (sometimes_test.go).
 //
+// A run of its own has workers that consume, transform and produce in transactions
+// (transactions_test.go).
+//
 // Start reading at sim_test.go (a run), then process_test.go (gateways and how
 // clients reach them), trouble_test.go, the clients, verify_test.go.
 package gateway
