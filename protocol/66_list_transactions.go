@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -20,10 +21,15 @@ import (
 // if it is none (KIP-1152).
 var listTransactionsAPI = api{key: 66, min: 0, max: 2, lends: true, large: true, serve: (*handler).listTransactions}
 
+// millis is a number of milliseconds, or the longest time that there is.
+func millis(n int64) time.Duration {
+	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+}
+
 func (h *handler) listTransactions(ctx context.Context, r *request) (kmsg.Response, error) {
 	req := r.Request.(*kmsg.ListTransactionsRequest)
 	resp := req.ResponseKind().(*kmsg.ListTransactionsResponse)
-	ask := txn.ListRequest{ProducerIDs: req.ProducerIDFilters, Duration: time.Duration(req.DurationFilterMillis) * time.Millisecond, States: req.StateFilters}
+	ask := txn.ListRequest{ProducerIDs: req.ProducerIDFilters, Duration: millis(req.DurationFilterMillis), States: req.StateFilters}
 	if req.TransactionalIDPattern != nil {
 		ask.Pattern = *req.TransactionalIDPattern
 	}

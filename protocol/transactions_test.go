@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -376,6 +377,12 @@ func TestListTransactions(t *testing.T) {
 		same(t, "asked", got, want)
 		same(t, "unknown", resp.UnknownStateFilters, []string{"ongoing", "Gone"})
 		same(t, "listed", resp.TransactionStates, []kmsg.ListTransactionsResponseTransactionState{{TransactionalID: "a", ProducerID: 7, TransactionState: "Ongoing"}})
+
+		req.DurationFilterMillis = math.MaxInt64
+		asked[*kmsg.ListTransactionsResponse](t, b, &listTransactionsAPI, v, req)
+		if v >= 1 && got.Duration < 100*365*24*time.Hour {
+			t.Errorf("longer than anything became longer than %v", got.Duration)
+		}
 
 		b.txns.list = func(txn.ListRequest) ([]txn.Listing, error) { return nil, kerr.InvalidRegularExpression }
 		if resp := asked[*kmsg.ListTransactionsResponse](t, b, &listTransactionsAPI, v, req); resp.ErrorCode != 128 || len(resp.TransactionStates) != 0 {
