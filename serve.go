@@ -162,6 +162,9 @@ func (s *server) run(ctx context.Context) (err error) {
 	if s.kafka, err = listenAll(ctx, "bind", "port", s.config.Bind, s.config.Port); err != nil {
 		return err
 	}
+	for i, l := range s.kafka {
+		s.kafka[i] = newWaitingRoom(l, startHold)
+	}
 	defer closeAll(s.kafka)
 	failed := make(chan error, 8)
 	var serving sync.WaitGroup
