@@ -564,6 +564,11 @@ func (p *Partition) stored(g *group) {
 	k.records.Add(float64(g.meta.last - g.meta.base + 1))
 	k.bytes.Add(float64(g.bytes))
 	k.group.Observe(float64(g.accepted))
+	for i := range g.meta.entries {
+		if e := &g.meta.entries[i]; e.flags&flagControl != 0 {
+			k.markers.WithLabelValues([]string{"abort", "commit"}[e.marker&1]).Inc()
+		}
+	}
 	killpoint.At("append.applied")
 	p.answer(g)
 }

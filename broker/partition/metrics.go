@@ -1,6 +1,10 @@
 package partition
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // metrics of all partitions of a gateway.
 type metrics struct {
@@ -14,6 +18,28 @@ type metrics struct {
 	reads                   *prometheus.CounterVec // source: cache, store
 	corruption              *prometheus.CounterVec // kind: gap, order, header, back
 	retained                *prometheus.CounterVec // reason: time, size
+	markers                 *prometheus.CounterVec // result: commit, abort
+}
+
+// lateAfter is the age from which an open transaction is late: the longest timeout
+// that clients may have by default, and five minutes, as in Kafka
+// (PartitionsWithLateTransactionsCount).
+const lateAfter = 20 * time.Minute
+
+// late counts the partitions, of those that are loaded, whose oldest open
+// transaction has had nothing appended for longer than lateAfter.
+func (h *Host) late() (n float64) {
+	now := h.clock().UnixMilli()
+	for _, p := range h.all() {
+		p.mu.Lock()
+		if p.st != nil && len(p.st.open) > 0 {
+			if x := p.st.producers[p.st.open[0].pid]; x != nil && now-x.at > lateAfter.Milliseconds() {
+				n++
+			}
+		}
+		p.mu.Unlock()
+	}
+	return n
 }
 
 // newMetrics registers the metrics with r, which may be nil.
@@ -48,6 +74,9 @@ func newMetrics(r prometheus.Registerer, h *Host) *metrics {
 		retained: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "stream_retention_deleted_bytes_total", Help: "Bytes that retention let go of, by the limit that did not keep them.",
 		}, []string{"reason"}),
+		markers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "stream_transaction_markers_total", Help: "Markers appended by this gateway, each of which ended a transaction on a partition, by result.",
+		}, []string{"result"}),
 		corruption: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "stream_partition_corruption_total", Help: "Partitions stopped because of their log, by kind.",
 		}, []string{"kind"}),
@@ -60,6 +89,9 @@ func newMetrics(r prometheus.Registerer, h *Host) *metrics {
 	}
 	for _, l := range []string{"answered", "declined", "undelivered", "unanswered"} {
 		m.handed.WithLabelValues(l)
+	}
+	for _, l := range []string{"commit", "abort"} {
+		m.markers.WithLabelValues(l)
 	}
 	for _, l := range []string{"time", "size"} {
 		m.retained.WithLabelValues(l)
@@ -74,10 +106,13 @@ func newMetrics(r prometheus.Registerer, h *Host) *metrics {
 		used := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "stream_memory_used_bytes", Help: "Bytes held, by pool.", ConstLabels: prometheus.Labels{"pool": "tail_cache"},
 		}, func() float64 { return float64(h.cache.used()) })
+		late := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "stream_partitions_late_transactions", Help: "Partitions in use here whose oldest open transaction has had nothing appended for 20 minutes: committed readers wait for its end.",
+		}, h.late)
 		budget := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "stream_memory_budget_bytes", Help: "Bytes allowed, by pool.", ConstLabels: prometheus.Labels{"pool": "tail_cache"},
 		}, func() float64 { return float64(h.cache.budget) })
-		r.MustRegister(m.batches, m.records, m.bytes, m.group, m.conflicts, m.duplicates, m.plain, m.taken, m.lost, m.handed, m.unknown, m.reads, m.corruption, m.retained, used, budget)
+		r.MustRegister(m.batches, m.records, m.bytes, m.group, m.conflicts, m.duplicates, m.plain, m.taken, m.lost, m.handed, m.unknown, m.reads, m.corruption, m.retained, m.markers, used, budget, late)
 	}
 	return m
 }

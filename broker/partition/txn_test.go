@@ -331,6 +331,9 @@ func TestOpenTransactionsDoNotExpire(t *testing.T) {
 		g.end(Marker{ProducerID: 8, N: 1, Commit: true, CoordinatorEpoch: 2})
 		time.Sleep(48 * time.Hour)
 		g.mustProduce(batch(1))
+		if n := g.host.late(); n != 1 {
+			t.Errorf("%v partitions with late transactions", n)
+		}
 		w.everywhere(t, g, func(what string, g *gateway) {
 			ps, err := g.p.Producers(t.Context())
 			if err != nil || len(ps) != 1 || ps[0].ID != 7 || ps[0].TxnStart != 0 || ps[0].LastSequence != 0 || ps[0].CoordinatorEpoch != -1 {
@@ -347,6 +350,9 @@ func TestOpenTransactionsDoNotExpire(t *testing.T) {
 		ps, err := g.p.Producers(t.Context())
 		if err != nil || len(ps) != 1 || ps[0].TxnStart != -1 || ps[0].CoordinatorEpoch != 3 || ps[0].Epoch != 1 || ps[0].LastSequence != -1 || ps[0].LastTime != time.Now().UnixMilli() {
 			t.Errorf("%+v, %v", ps, err)
+		}
+		if n := g.host.late(); n != 0 {
+			t.Errorf("%v partitions with late transactions", n)
 		}
 		if r := g.committed(0); r.LastStable != 6 || !slices.Equal(r.Aborted, []Aborted{{7, 0}}) {
 			t.Errorf("%+v", r)
