@@ -46,7 +46,7 @@ func TestWordCount(t *testing.T) {
 }
 
 func wordCount(t *testing.T, kind string, words int) {
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	var o broker.Options
 	if kind == broker.Kafka {
@@ -207,7 +207,7 @@ func (c *counts) sum() (n int) {
 // reach waits until so many words are counted.
 func (c *counts) reach(n int, a *app) {
 	c.t.Helper()
-	testkit.Poll(c.t, 2*time.Minute, fmt.Sprintf("%d words counted", n), func() error {
+	testkit.Poll(c.t, 4*time.Minute, fmt.Sprintf("%d words counted", n), func() error {
 		select {
 		case <-a.process.Exited():
 			c.t.Fatalf("the application has ended:\n%s", a.process.Log())
