@@ -49,6 +49,9 @@ func TestTransactionsElsewhere(t *testing.T) {
 		return
 	}
 	w := &world{shape: shape{replicas: 1}, seeds: strings.Split(seeds, ",")}
+	t.Run("F-16 late", func(t *testing.T) {
+		comeLate(t, fmt.Sprint("-", time.Now().UnixNano()), w.seeds[0], w.seeds[len(w.seeds)-1])
+	})
 	watch := newWatch(w)
 	l := newEtl(t, w, watch, fmt.Sprintf("etl-%d", time.Now().UnixNano()), number(t, "CHAOS_SEED", 1))
 	l.waitBegun()

@@ -81,6 +81,11 @@ func newEtl(t *testing.T, w *world, watch *watch, name string, seed int) *etl {
 			}
 			return cmpErr(err, r.Err)
 		})
+		// Apache Kafka says so a moment before its transactions know it.
+		testkit.Poll(t, lastWords, "the topic is there", func() error {
+			r, err := admin.ListEndOffsets(t.Context(), topic)
+			return cmpErr(err, r.Error())
+		})
 	}
 	e.source, e.stop = context.WithCancel(t.Context())
 	e.rest, e.endRest = context.WithCancel(context.WithoutCancel(t.Context()))

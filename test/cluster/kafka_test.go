@@ -25,7 +25,13 @@ type peer struct {
 // connect makes a peer. Requests name topics, not ids.
 func connect(t *testing.T, addr string) *peer {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.MaxVersions(kversion.V3_0_0()), kgo.DialTimeout(2*time.Second), kgo.RequestTimeoutOverhead(30*time.Second))
+	return connectAs(t, addr, kversion.V3_0_0())
+}
+
+// connectAs is connect for one whose requests have at most these versions.
+func connectAs(t *testing.T, addr string, versions *kversion.Versions) *peer {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.MaxVersions(versions), kgo.DialTimeout(2*time.Second), kgo.RequestTimeoutOverhead(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

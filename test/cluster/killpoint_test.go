@@ -34,7 +34,7 @@ type killed struct {
 
 // killRows are the rows of what must hold, point by point.
 func killRows() []killRow {
-	return slices.Concat(produceKills, topicKills, groupKills, stateKills)
+	return slices.Concat(produceKills, topicKills, groupKills, stateKills, txnKills)
 }
 
 // TestKillPoints kills a gateway at every point, with SIGKILL.
