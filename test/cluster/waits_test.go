@@ -56,9 +56,12 @@ func (w *waits) note(meta kgo.BrokerMetadata, key int16, d time.Duration, err er
 	}
 }
 
-// OnBrokerE2E is called by franz-go with each request that has ended.
+// OnBrokerE2E is called by franz-go with each request that has ended. Connecting is
+// told of as a whole.
 func (w *waits) OnBrokerE2E(meta kgo.BrokerMetadata, key int16, e kgo.BrokerE2E) {
-	w.note(meta, key, e.WriteWait+e.DurationE2E(), e.Err())
+	if key != int16(kmsg.ApiVersions) {
+		w.note(meta, key, e.WriteWait+e.DurationE2E(), e.Err())
+	}
 }
 
 // OnBrokerConnect is called by franz-go with each connection made, or not.
