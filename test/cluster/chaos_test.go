@@ -39,6 +39,12 @@ func TestChaos(t *testing.T) {
 	breakWorld(t, seed, s, limit, frozen, 3*time.Second, os.Getenv("CHAOS_TXN") == "true", os.Getenv("CHAOS_JUDGE") != "no")
 }
 
+// TestTransactions is TestChaos with transactions, short.
+func TestTransactions(t *testing.T) {
+	t.Parallel()
+	breakWorld(t, 2, shape{gateways: 2, replicas: 1, mode: perGateway}, 10*time.Second, 3*time.Second, time.Second, true, false)
+}
+
 // TestTransactionsElsewhere has the clients of a run with transactions work on
 // brokers that are there, named by CHAOS_BROKERS, with no faults but workers that
 // are replaced: on Apache Kafka it shows what they should see.
@@ -98,6 +104,9 @@ func number(t *testing.T, name string, otherwise int) int {
 // machine must not be busy with something else.
 func breakWorld(t *testing.T, seed int, s shape, limit, frozen, pause time.Duration, transactions, judge bool) {
 	t.Logf("seed %d: %d gateways, %s address mode, %d NATS servers, %v", seed, s.gateways, s.mode, s.replicas, limit)
+	if transactions {
+		s.env = append(s.env, withTransactions)
+	}
 	w := newWorld(t, s)
 	watch := newWatch(w)
 	c := &chaos{t: t, w: w, watch: watch, random: rand.New(rand.NewPCG(uint64(seed), 0)), freeze: frozen, pause: pause}
