@@ -42,7 +42,7 @@ func TestChaos(t *testing.T) {
 // TestTransactions is TestChaos with transactions, short.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
-	breakWorld(t, 2, shape{gateways: 2, replicas: 1, mode: perGateway}, 10*time.Second, 3*time.Second, time.Second, true, false)
+	breakWorld(t, 2, shape{gateways: 2, replicas: 1, mode: shared}, 10*time.Second, 3*time.Second, time.Second, true, false)
 }
 
 // TestTransactionsElsewhere has the clients of a run with transactions work on
@@ -104,9 +104,6 @@ func number(t *testing.T, name string, otherwise int) int {
 // machine must not be busy with something else.
 func breakWorld(t *testing.T, seed int, s shape, limit, frozen, pause time.Duration, transactions, judge bool) {
 	t.Logf("seed %d: %d gateways, %s address mode, %d NATS servers, %v", seed, s.gateways, s.mode, s.replicas, limit)
-	if transactions {
-		s.env = append(s.env, withTransactions)
-	}
 	w := newWorld(t, s)
 	watch := newWatch(w)
 	c := &chaos{t: t, w: w, watch: watch, random: rand.New(rand.NewPCG(uint64(seed), 0)), freeze: frozen, pause: pause}

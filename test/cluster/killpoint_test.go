@@ -44,7 +44,7 @@ func TestKillPoints(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "kill")
-			w := newWorld(t, shape{gateways: 2, replicas: 1, mode: shared, binary: bin, env: []string{"STREAM_KILL_FILE=" + file, withTransactions}})
+			w := newWorld(t, shape{gateways: 2, replicas: 1, mode: shared, binary: bin, env: []string{"STREAM_KILL_FILE=" + file}})
 			row.test(&killed{t, w, connect(t, w.gateways[0].Addr), connect(t, w.gateways[1].Addr), row, file})
 		})
 	}

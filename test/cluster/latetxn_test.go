@@ -18,7 +18,7 @@ import (
 func TestC33TransactionEnds(t *testing.T) {
 	t.Parallel()
 	const partitions, timeout = 3, 5 * time.Second
-	w := newWorld(t, shape{gateways: 2, replicas: 1, mode: shared, env: []string{withTransactions}})
+	w := newWorld(t, shape{gateways: 2, replicas: 1, mode: shared})
 	peers := []*peer{connectNew(t, w.gateways[0].Addr), connectNew(t, w.gateways[1].Addr)}
 	peers[0].create("kill", partitions)
 	open := func(peers []*peer, id string, offset int64) transactional {
@@ -73,7 +73,7 @@ func TestC33TransactionEnds(t *testing.T) {
 // nothing is seen.
 func TestFault16Late(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, shape{gateways: 2, replicas: 1, mode: shared, env: []string{withTransactions}})
+	w := newWorld(t, shape{gateways: 2, replicas: 1, mode: shared})
 	comeLate(t, "", w.gateways[0].Addr, w.gateways[1].Addr)
 }
 

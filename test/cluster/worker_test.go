@@ -190,14 +190,14 @@ func (w *worker) failed(id string, err error) {
 
 // failedLocked counts what ended a transaction. A worker that was slow or cut off
 // may find that the cluster has ended its transaction, or that it was replaced,
-// and franz-go does not always ask again where a coordinator is. Whatever else it is
-// told is a mistake.
+// and franz-go does not always ask again where a coordinator is, or at a place that
+// answers. Whatever else it is told is a mistake.
 func (w *worker) failedLocked(id string, err error) {
 	if w.e.rest.Err() != nil || errors.Is(err, context.Canceled) {
 		return
 	}
 	w.e.errs[err.Error()]++
-	if kerr.IsRetriable(err) && !errors.Is(err, kerr.UnknownTopicOrPartition) {
+	if !errors.As(err, new(*kerr.Error)) || kerr.IsRetriable(err) && !errors.Is(err, kerr.UnknownTopicOrPartition) {
 		return
 	}
 	for _, fine := range []error{kerr.InvalidProducerEpoch, kerr.ProducerFenced, kerr.TransactionAbortable} {

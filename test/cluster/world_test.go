@@ -33,9 +33,6 @@ type shape struct {
 	version string   // of the NATS servers; "" is the embedded one
 }
 
-// withTransactions has gateways serve transactions, which are not whole yet.
-const withTransactions = "STREAM_UNFINISHED=transactions"
-
 // world is gateways on NATS servers, with relays in between and before.
 type world struct {
 	shape
