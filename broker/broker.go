@@ -180,6 +180,7 @@ func (b *Broker) Start(ctx context.Context) error {
 		Table: tables["txns"], Members: b.cluster, Calls: b.cluster, Replicated: b.cfg.Replicas > 1,
 		Code:    func(err error) int16 { return b.Code(err, true) },
 		Markers: markers{b}, Groups: b.groups, NewProducerID: b.ids.take, Ahead: b.ahead,
+		Known:  func() bool { return b.Format() >= partition.FormatTransactions },
 		Logger: b.component("txn"), Registerer: b.reg}))
 	b.offsets = offsets.New(offsets.Deps{
 		Table: tables["consumer-offsets"], Cluster: b.meta.ClusterID, Replicas: b.cfg.Replicas, Clock: b.cfg.Clock, Logger: b.component("offsets")})

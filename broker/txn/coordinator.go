@@ -43,6 +43,9 @@ type Deps struct {
 	Groups     Groups
 	// NewProducerID gives a producer id that nobody was ever given.
 	NewProducerID func(ctx context.Context) (int64, error)
+	// Known says that every gateway knows transactions: until then no id is given.
+	// nil: they do.
+	Known func() bool
 	// Ahead is by how much our clock is ahead of the store's. nil: not at all.
 	Ahead      func() time.Duration
 	Logger     *slog.Logger          // nil: silent
@@ -68,6 +71,9 @@ type turn = coord.Turn[*State]
 func New(c Config, d Deps) *Coordinator {
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.Known == nil {
+		d.Known = func() bool { return true }
 	}
 	if d.Ahead == nil {
 		d.Ahead = func() time.Duration { return 0 }
@@ -174,6 +180,11 @@ func (co *Coordinator) Init(ctx context.Context, q InitRequest) InitResponse {
 
 func (co *Coordinator) init(ctx context.Context, q initCall) InitResponse {
 	fail := func(err error) InitResponse { return InitResponse{Err: err, Producer: NoProducer} }
+	if !co.d.Known() {
+		// A gateway of an earlier version would take what is pending for committed.
+		// Clients ask again until the last one is upgraded.
+		return fail(kerr.CoordinatorNotAvailable)
+	}
 	switch {
 	case q.TransactionalID == "":
 		return fail(kerr.InvalidRequest)

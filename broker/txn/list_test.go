@@ -286,3 +286,26 @@ func TestForwarded(t *testing.T) {
 		}
 	})
 }
+
+// TestUnknownToOthers: while a gateway of an earlier version lives no id is given,
+// so that nothing of a transaction is stored that it would misread.
+func TestUnknownToOthers(t *testing.T) {
+	known := false
+	co := New(DefaultConfig(), Deps{
+		Known: func() bool { return known },
+		NewProducerID: func(context.Context) (int64, error) {
+			if !known {
+				t.Error("a producer id was taken")
+			}
+			return 0, pubsub.ErrUnavailable // which ends the request
+		},
+	})
+	q := InitRequest{TransactionalID: "t", Timeout: time.Minute, Producer: NoProducer}
+	if r := co.Init(t.Context(), q); !errors.Is(r.Err, kerr.CoordinatorNotAvailable) {
+		t.Errorf("init while an earlier version lives: %v", r.Err)
+	}
+	known = true
+	if r := co.Init(t.Context(), q); !errors.Is(r.Err, pubsub.ErrUnavailable) {
+		t.Errorf("init later: %v", r.Err)
+	}
+}
