@@ -35,6 +35,10 @@ type pending struct {
 	acksAll bool
 	taken   *taken  // by another gateway; nil: a client's
 	verdict verdict // of the decision that is being carried out
+	// unsure: an attempt may have stored it, or may still. The log tells a batch that
+	// comes twice while it remembers the producer's last ones; the end of its
+	// transaction makes it forget them.
+	unsure bool
 
 	// verify asks the coordinator which transaction the batch belongs to, told is
 	// what it said last or, of a marker, the number that it ends; see verify.go.
@@ -49,6 +53,9 @@ func (m *pending) marker() bool { return m.entry.flags&flagControl != 0 }
 func (m *pending) fail(err error, message string) { m.failLater(err, message, 0) }
 
 func (m *pending) failLater(err error, message string, delay time.Duration) {
+	if m.unsure {
+		err = kerr.RequestTimedOut // not a refusal: that would say that it is not stored
+	}
 	m.done(AppendResult{Err: err, Message: message, BaseOffset: types.NoOffset, LogStart: types.NoOffset, AppendTime: -1, Delay: delay})
 }
 

@@ -126,6 +126,7 @@ func (p *Partition) handedOver(g *group, vs []handVerdict, now time.Time) (done 
 			m.fail(kerr.RequestTimedOut, v.text)
 		default:
 			// A refusal too, once a batch before it is open: it may be its cause.
+			m.unsure = m.unsure || v.kind == handUnknown
 			kept = append(kept, m)
 		}
 	}

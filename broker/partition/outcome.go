@@ -90,11 +90,13 @@ func (p *Partition) resolve(g *group, e pubsub.Entry) (o outcome) {
 	}
 }
 
-// failPlain answers the members that no producer table can vouch for.
+// failPlain answers the members that no producer table can vouch for. The others
+// are decided again from the log.
 func (g *group) failPlain() {
 	kept := g.members[:0]
 	for _, m := range g.members {
 		if m.entry.pid >= 0 {
+			m.unsure = true
 			kept = append(kept, m)
 			continue
 		}

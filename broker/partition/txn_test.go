@@ -624,3 +624,31 @@ func TestRepairEndsTransactions(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusedAfterAnOpenOutcome: a batch was handed over and stored, the answer is
+// lost, and its transaction ends with a new epoch, so that the log forgets the
+// batch. Then it is late, but "refused" would say that it is not stored.
+func TestRefusedAfterAnOpenOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{})
+		team := &team{w: w}
+		team.join(memory.Faults{})
+		a := team.join(memory.Faults{Request: func(memory.Op) memory.WriteFault { return memory.WriteFault{LoseAck: true} }})
+		a.inTxn(7, 0, 0, 1, 1)
+		a.hand()
+		answer := make(chan AppendResult, 1)
+		a.p.Submit(AppendRequest{Records: txnBatch(7, 0, 1, 1), Transactional: true, Verify: told(1)}, func(r AppendResult) { answer <- r })
+		time.Sleep(time.Second) // it is stored, and a waits for an answer
+		c := w.gateway(memory.Faults{})
+		c.end(Marker{ProducerID: 7, Epoch: 1, N: 1, Commit: true})
+		if r := <-answer; !errors.Is(r.Err, kerr.RequestTimedOut) {
+			t.Errorf("the late batch: %v (%s)", r.Err, r.Message)
+		}
+		if bs := c.read(0); len(bs) != 3 {
+			t.Errorf("batches at %v, want two and a marker", offsets(bs))
+		}
+		if r := a.txn(7, 0, 1, 1, told(1)); !errors.Is(r.Err, kerr.InvalidProducerEpoch) {
+			t.Errorf("and again: %v", r.Err)
+		}
+	})
+}
