@@ -286,10 +286,10 @@ func (co *Coordinator) planned(ctx context.Context, name string, plan func(*turn
 			}
 		})
 	})
-	if err == nil {
-		err = refused
+	if err != nil {
+		return nil, err // the turn may be under way still: what it sets is its own
 	}
-	return out, err
+	return out, refused
 }
 
 // Fetch reads committed offsets. Nothing committed is told only by a group's

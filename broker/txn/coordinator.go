@@ -149,7 +149,9 @@ func act[A any](ctx context.Context, co *Coordinator, id string, fresh int64, pa
 		})
 		switch {
 		case err != nil:
-			return a, coord.Refusal(err)
+			// The turn may be under way still: what it sets is its own.
+			var none A
+			return none, coord.Refusal(err)
 		case errors.Is(refused, errNeedsID):
 			if fresh, err = co.d.NewProducerID(ctx); err != nil {
 				return a, err
