@@ -108,13 +108,41 @@ func (f *follow) cancel() {
 	f.wg.Wait()
 }
 
-// renewFollows tells every follower that news were lost. nats.go has sent the
-// subscriptions again before it says that the connection is back.
+// renewFollows tells every follower that news were lost and come again. nats.go has
+// sent the subscriptions before it says that the connection is back, but what is
+// sent on another connection may overtake them: an append whose news nobody gets
+// would be behind what the follower is told.
 func (st *Store) renewFollows() {
+	ctx, known := context.WithCancelCause(st.life)
 	st.mu.Lock()
-	defer st.mu.Unlock()
 	for f := range st.follows {
 		f.wg.Add(1) // not after cancel's Wait: cancel has removed f first
-		go f.begin()
+		go f.renew(ctx)
 	}
+	st.mu.Unlock()
+	go func() {
+		for st.control.nc.FlushTimeout(st.cfg.APITimeout) != nil {
+			if st.life.Err() != nil || !st.control.nc.IsConnected() {
+				known(nats.ErrDisconnected) // the next reconnect calls again
+				return
+			}
+		}
+		known(errKnown)
+	}()
+}
+
+// errKnown ends a wait: the server knows the subscriptions.
+var errKnown = errors.New("the server knows the subscriptions")
+
+// renew is begin once the server knows the subscription again.
+func (f *follow) renew(known context.Context) {
+	select {
+	case <-known.Done():
+		if errors.Is(context.Cause(known), errKnown) {
+			f.begin()
+			return
+		}
+	case <-f.ctx.Done():
+	}
+	f.wg.Done()
 }
