@@ -49,6 +49,7 @@ type Cluster struct {
 	drained  chan struct{} // closed when peers were told that we drain
 	ahead    time.Duration // of our wall clock before the store's, for certain
 	compared bool          // ahead is known
+	early    early
 	changed  chan struct{}
 	kick     chan struct{} // capacity 1: renew now
 	reached  chan struct{} // capacity 1: the watch delivered an own renewal

@@ -288,16 +288,19 @@ func TestUnknownLifeNeedsProof(t *testing.T) {
 	})
 }
 
-// Our clock against the store's, as far as sending and delivery bracket it.
+// Our clock against the store's, as far as sending and delivery bracket it, and
+// whether the acknowledgement or the watch comes first.
 func TestFault14ClockAheadOfTheStores(t *testing.T) {
-	for _, skew := range []time.Duration{-time.Hour, 0, 90 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			srv := memory.NewServer(memory.Config{Clock: func() time.Time { return time.Now().Add(-skew) }})
-			a := start(t, srv, Config{})
-			time.Sleep(3 * time.Second)
-			if d, ok := a.Ahead(); !ok || d != skew {
-				t.Fatalf("ahead by %v (%v), want %v", d, ok, skew)
-			}
-		})
+	for _, late := range []time.Duration{0, 5 * time.Millisecond} {
+		for _, skew := range []time.Duration{-time.Hour, 0, 90 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				srv := memory.NewServer(memory.Config{Clock: func() time.Time { return time.Now().Add(-skew) }})
+				a := startWith(t, srv, Config{}, memory.Faults{Set: func(memory.Op) memory.WriteFault { return memory.WriteFault{After: late} }})
+				time.Sleep(3 * time.Second)
+				if d, ok := a.Ahead(); !ok || d != skew {
+					t.Fatalf("ahead by %v (%v), want %v, acknowledgements %v late", d, ok, skew, late)
+				}
+			})
+		}
 	}
 }

@@ -158,6 +158,26 @@ func (c *Cluster) renewed(rev pubsub.Rev, sent time.Time, r record) {
 		c.sent = sent
 	}
 	c.inFlight[rev] = sent
+	if c.early.rev == rev {
+		c.compareLocked(sent, c.early.stored, c.early.seen)
+	}
+}
+
+// early is the last of our own renewals that the watch showed before its
+// acknowledgement came.
+type early struct {
+	rev          pubsub.Rev
+	stored, seen time.Time // by the store's clock, by ours
+}
+
+// compareLocked learns from a renewal by how much our wall clock is ahead of the
+// store's: it was stored after it was sent and before it was seen.
+func (c *Cluster) compareLocked(sent, stored, seen time.Time) {
+	if stored.IsZero() {
+		return
+	}
+	c.ahead = max(sent.Round(0).Sub(stored), min(0, seen.Round(0).Sub(stored)))
+	c.compared = true
 }
 
 // observe applies one value of the watch.
@@ -181,12 +201,10 @@ func (c *Cluster) observe(v pubsub.Value) {
 		// be ahead of the acknowledgement: then it counts from now, later
 		// than the sending, which errs towards waiting.
 		sent, ok := c.inFlight[v.Rev]
-		if !ok {
-			sent = now
-		} else if !v.Time.IsZero() {
-			// Wall clocks: it was stored after it was sent and before now.
-			c.ahead = max(sent.Round(0).Sub(v.Time), min(0, now.Round(0).Sub(v.Time)))
-			c.compared = true
+		if ok {
+			c.compareLocked(sent, v.Time, now)
+		} else {
+			sent, c.early = now, early{v.Rev, v.Time, now}
 		}
 		for rev := range c.inFlight {
 			if rev <= v.Rev {
