@@ -50,7 +50,8 @@ contract: ## the store's contract against the NATS versions of the field
 
 sim: ## faults from a seed, partitions and whole gateways: SIM_SEEDS=10000, or SIM_SEED=n SIM_REPEAT=50
 	SIM_SEEDS=$(or $(SIM_SEEDS),10000) $(REPORT) sim-partition -count=1 -timeout 30m ./test/sim/partition
-	SIM_SEEDS=$(or $(SIM_SEEDS),2000) $(REPORT) sim-gateway -count=1 -timeout 30m ./test/sim/gateway
+	SIM_SEEDS=$(or $(SIM_SEEDS),2000) $(REPORT) sim-gateway -count=1 -timeout 30m -skip '^TestTransactions$$' ./test/sim/gateway
+	SIM_SEEDS=$(or $(SIM_SEEDS),500) $(REPORT) sim-transactions -count=1 -timeout 30m -run '^TestTransactions$$' ./test/sim/gateway
 
 sim-nightly: ## 100,000 seeds of each
 	SIM_SEEDS=100000 $(REPORT) sim-partition -count=1 -timeout 0 ./test/sim/partition

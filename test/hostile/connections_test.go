@@ -213,13 +213,21 @@ func (r *rig) unharmed(t *testing.T, what string) {
 	t.Helper()
 	twin := start(t)
 	var mine, other []time.Duration
-	var wg sync.WaitGroup
-	wg.Go(func() { other = twin.good(t, 300, nil) })
-	mine = r.good(t, 300, nil)
-	wg.Wait()
-	got, calm := quantile(mine), quantile(other)
-	most := max(2*r.p99, r.p99+5*time.Millisecond, 2*calm)
-	t.Logf("while %s: p99 %v, %v before, %v beside it", what, got, r.p99, calm)
+	var got, calm, most time.Duration
+	// Of 300 answers the third slowest decides, which one hiccup can be: then it
+	// takes more of them, for the same bound.
+	for range 3 {
+		var wg sync.WaitGroup
+		wg.Go(func() { other = append(other, twin.good(t, 300, nil)...) })
+		mine = append(mine, r.good(t, 300, nil)...)
+		wg.Wait()
+		got, calm = quantile(mine), quantile(other)
+		most = max(2*r.p99, r.p99+5*time.Millisecond, 2*calm)
+		if got <= most {
+			break
+		}
+	}
+	t.Logf("while %s: p99 %v of %d, %v before, %v beside it", what, got, len(mine), r.p99, calm)
 	if got > most {
 		t.Errorf("while %s a good client's p99 is %v, more than %v", what, got, most)
 	}

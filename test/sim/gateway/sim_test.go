@@ -33,6 +33,7 @@ var known = []uint64{
 	806,   // a failed creation left streams behind
 	5164,  // a start that was denied the cluster's identity
 	7015,  // a partition that had just been made was denied
+	1587,  // a clock that was right again was held for wrong
 	20070, // a deleted group left a commit behind
 }
 
