@@ -45,14 +45,16 @@ func code(err error, group bool) *kerr.Error {
 		return kerr.UnknownServerError
 	}
 	switch {
-	case errors.Is(err, pubsub.ErrOutcomeUnknown), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, pubsub.ErrOutcomeUnknown):
 		return kerr.RequestTimedOut
-	case errors.Is(err, pubsub.ErrUnavailable), errors.Is(err, pubsub.ErrConflict):
+	case errors.Is(err, pubsub.ErrUnavailable), errors.Is(err, pubsub.ErrConflict): // whatever it took to find out
 		return kerr.KafkaStorageError
 	case errors.Is(err, pubsub.ErrTooLarge):
 		return kerr.MessageTooLarge
 	case errors.Is(err, pubsub.ErrNotFound): // the log is gone: our topic is stale
 		return kerr.UnknownTopicOrPartition
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return kerr.RequestTimedOut
 	}
 	return kerr.UnknownServerError
 }

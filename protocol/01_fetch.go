@@ -117,7 +117,7 @@ func (h *handler) fetch(ctx context.Context, r *request) (kmsg.Response, error) 
 			if ctx.Err() != nil {
 				return nil, errCut
 			}
-			s.fail(h.backend.Code(s.err, false))
+			s.fail(readCode(h.backend.Code(s.err, false)))
 			continue
 		}
 		if got := resp.bytes(i); got > 0 {
@@ -265,4 +265,14 @@ func (h *handler) read(ctx context.Context, s *slot, resp *fetchResponse, i int,
 func (s *slot) fail(code int16) {
 	s.to.ErrorCode = code
 	s.to.HighWatermark, s.to.LastStableOffset, s.to.LogStartOffset = -1, -1, -1
+}
+
+// readCode is a code that every consumer takes as a reason to ask again. Java's
+// ends at REQUEST_TIMED_OUT, which a Fetch of Kafka never answers
+// (org.apache.kafka.clients.consumer.internals.FetchCollector).
+func readCode(code int16) int16 {
+	if code == kerr.RequestTimedOut.Code {
+		return kerr.KafkaStorageError.Code
+	}
+	return code
 }

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -200,6 +201,23 @@ func TestC22FetchWakes(t *testing.T) {
 	l.mu.Unlock()
 	if _, resp = p.recv(); resp.(*kmsg.FetchResponse).Topics[0].Partitions[0].ErrorCode != kerr.KafkaStorageError.Code {
 		t.Errorf("%+v", resp)
+	}
+}
+
+// TestFetchIsNeverTimedOut: consumers of Java end at REQUEST_TIMED_OUT.
+func TestFetchIsNeverTimedOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	s := startServer(t, w, nil)
+	p := s.dial(t)
+	l := w.log("t1", 2)
+	l.mu.Lock()
+	l.fail = fmt.Errorf("ask: %w", context.DeadlineExceeded)
+	l.mu.Unlock()
+	for _, v := range []int16{4, 12, 13} {
+		if sp := ask[*kmsg.FetchResponse](p, v, recordsOf(w, "t1", 0, 2)).Topics[0].Partitions[0]; sp.ErrorCode != kerr.KafkaStorageError.Code {
+			t.Errorf("v%d: code %d", v, sp.ErrorCode)
+		}
 	}
 }
 
