@@ -428,12 +428,15 @@ func TestC41DeniedRecord(t *testing.T) {
 		mustCommit(t, a, commitOf(m, "foo", id, 1))
 		a.kill()
 		var deny atomic.Bool
-		client := srv.Client(memory.Faults{TableGet: func(memory.Op) memory.ReadFault { return memory.ReadFault{Deny: deny.Load()} }})
-		table, err := client.Table(t.Context(), pubsub.TableConfig{Name: bucket})
-		if err != nil {
-			t.Fatal(err)
+		replicated := func(node int32, incarnation string) *gateway {
+			client := srv.Client(memory.Faults{TableGet: func(memory.Op) memory.ReadFault { return memory.ReadFault{Deny: deny.Load()} }})
+			table, err := client.Table(t.Context(), pubsub.TableConfig{Name: bucket})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return run(t, client, newMembers(node, incarnation), newTestConfig(), Deps{Table: table, Replicated: true})
 		}
-		b := run(t, client, newMembers(2, "b"), newTestConfig(), Deps{Table: table, Replicated: true})
+		b := replicated(2, "b")
 		b.members.died(a.members.Self())
 		if synctest.Wait(); !b.rt.Holds("g") {
 			t.Fatal("not adopted")
@@ -441,7 +444,7 @@ func TestC41DeniedRecord(t *testing.T) {
 		if err := b.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c := run(t, client, newMembers(3, "c"), newTestConfig(), Deps{Table: table, Replicated: true})
+		c := replicated(3, "c")
 		deny.Store(true)
 		time.AfterFunc(900*time.Millisecond, func() { deny.Store(false) })
 		offset, err := fetchOne(t, c, "g", "foo", id)
