@@ -237,6 +237,7 @@ func (r *reading) waitMore(t *testing.T, limit time.Duration, n int) {
 // is killed, and everything goes on; what comes back catches up; all three killed
 // at once and started again have lost nothing.
 func TestC40EmbeddedCluster(t *testing.T) {
+	t.Parallel()
 	n := readmeNodes(t)
 	// One after another: who waits is alive, not ready, says why, and stops.
 	n.all[0].Launch(t)

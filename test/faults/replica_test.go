@@ -14,6 +14,7 @@ import (
 // reads with what it had. Nothing below the end reads as empty or out of range,
 // whichever replica answers, and the end never falls.
 func TestC41Fault09LaggingReplica(t *testing.T) {
+	t.Parallel()
 	servers := testkit.StartNATSCluster(t, 3, testkit.NATSOptions{})
 	s := startOnCluster(t, servers)
 	w := newWorld(t, s.Addr, "lag", load{partitions: 1, pace: 5 * time.Millisecond})

@@ -48,6 +48,7 @@ func TestC40Fault07Restart(t *testing.T) {
 // TestC40Fault07RollingRestart ends the servers of a cluster of three one after the other
 // under load, topics with three replicas: once in good order, once with SIGKILL.
 func TestC40Fault07RollingRestart(t *testing.T) {
+	t.Parallel()
 	servers := testkit.StartNATSCluster(t, 3, testkit.NATSOptions{})
 	s := startOnCluster(t, servers)
 	w := newWorld(t, s.Addr, "rolling", load{partitions: 2, pace: 5 * time.Millisecond})
