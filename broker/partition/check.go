@@ -119,7 +119,7 @@ func (k *checked) times(at fmt.Stringer, c *Config, now int64) {
 	}
 	implausible := !c.LogAppendTime && (b.LogAppendTime() || b.MaxTimestamp() < b.BaseTimestamp() || b.MaxTimestamp() < 0)
 	late := !c.LogAppendTime && (b.MaxTimestamp() > newest || b.BaseTimestamp() > newest || oldest != math.MinInt64)
-	if !implausible && !late && !c.KeysRequired {
+	if !implausible && !late && !c.Compacted {
 		return
 	}
 	body, err := plainRecords(b, c.MaxMessageBytes)
@@ -135,7 +135,7 @@ func (k *checked) times(at fmt.Stringer, c *Config, now int64) {
 			k.refuse(kerr.InvalidRecord, "the batch's offsets have gaps")
 			return
 		}
-		if c.KeysRequired && it.Record.Key == nil {
+		if c.Compacted && it.Record.Key == nil {
 			badKey = append(badKey, RecordError{i, fmt.Sprintf("Compacted topic cannot accept message without key in topic partition %s", at)})
 		}
 		t := b.BaseTimestamp() + it.Record.TimestampDelta

@@ -161,6 +161,11 @@ type OpenSpec struct {
 // committed reader must not see.
 const FormatTransactions = 2
 
+// FormatCompaction is the version of stored values from which on logs may be
+// compacted: what wrote records before it does not know that offsets may be in
+// another stream.
+const FormatCompaction = 3
+
 // transactions reports whether transactions may be stored.
 func (h *Host) transactions() bool { return h.format == nil || h.format() >= FormatTransactions }
 

@@ -126,7 +126,7 @@ func TestC13RecordsThatMayNotBeStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, memory.Config{})
 		g := w.gateway(memory.Faults{})
-		w.config.KeysRequired = true
+		w.config.Compacted = true
 		now := time.Now().UnixMilli()
 		three := []int64{now, now, now}
 		edit := func(at int, v ...byte) []byte {
@@ -137,7 +137,7 @@ func TestC13RecordsThatMayNotBeStored(t *testing.T) {
 		wrong := batch(3)
 		wrong[17] ^= 1
 		compacted, plain := w.config, w.config
-		plain.KeysRequired = false
+		plain.Compacted = false
 		old := plain
 		old.MaxBehindMillis = 1000
 		tooLate := batchSpec{times: []int64{now, now + 3600001, now}}

@@ -15,7 +15,17 @@ type Config struct {
 	LogAppendTime   bool  // message.timestamp.type
 	MaxAheadMillis  int64 // message.timestamp.after.max.ms
 	MaxBehindMillis int64 // message.timestamp.before.max.ms
-	KeysRequired    bool  // cleanup.policy contains compact
+	// Compacted says that cleanup.policy contains compact: records without a key
+	// are refused, and the cleaner keeps the last one of each key. The settings of
+	// compaction mean something only then.
+	Compacted bool
+	// MinDirtyRatio is min.cleanable.dirty.ratio, 0 to 1. MinLagMillis and
+	// MaxLagMillis are min.compaction.lag.ms and max.compaction.lag.ms,
+	// DeleteRetentionMillis is delete.retention.ms.
+	MinDirtyRatio         float64
+	MinLagMillis          int64
+	MaxLagMillis          int64
+	DeleteRetentionMillis int64
 	// Retained says that cleanup.policy contains delete: only then do the two
 	// retention settings mean anything. (local.retention is part of neither.)
 	Retained        bool

@@ -203,7 +203,8 @@ func TestBrokerConfigsReachTopics(t *testing.T) {
 	}
 	wg.Wait()
 	want := partition.Config{MaxMessageBytes: 777, LogAppendTime: true, MaxAheadMillis: 3600000, MaxBehindMillis: 9223372036854775807,
-		KeysRequired: true, RetentionMillis: 5, RetentionBytes: 6, Compression: "zstd", CompressionLevel: 3, MinInsync: 1}
+		Compacted: true, RetentionMillis: 5, RetentionBytes: 6, Compression: "zstd", CompressionLevel: 3, MinInsync: 1,
+		MinDirtyRatio: 0.5, MaxLagMillis: 9223372036854775807, DeleteRetentionMillis: 86400000}
 	for _, name := range []string{"x", "y"} {
 		eventually(t, "configs in force on the other gateway", func() bool {
 			mu.Lock()

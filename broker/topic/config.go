@@ -133,22 +133,27 @@ func (ts *Topics) Effective(t *Topic) partition.Config {
 		return n
 	}
 	policy, codec := list(text(cleanupPolicy)), text(compressionType)
+	dirty, _ := strconv.ParseFloat(text(dirtyRatio), 64)
 	level := int64(0)
 	if k := "compression." + codec + ".level"; byKey[k] != nil {
 		level = number(k)
 	}
 	return partition.Config{
-		MaxMessageBytes:  int(number(maxMessageBytes)),
-		LogAppendTime:    text(timestampType) == logAppendTime,
-		MaxAheadMillis:   number(timestampAfter),
-		MaxBehindMillis:  number(timestampBefore),
-		KeysRequired:     slices.Contains(policy, "compact"),
-		Retained:         slices.Contains(policy, "delete"),
-		RetentionMillis:  number(retentionMillis),
-		RetentionBytes:   number(retentionBytes),
-		Compression:      codec,
-		CompressionLevel: int(level),
-		MinInsync:        int(number(minInsync)),
+		MaxMessageBytes:       int(number(maxMessageBytes)),
+		LogAppendTime:         text(timestampType) == logAppendTime,
+		MaxAheadMillis:        number(timestampAfter),
+		MaxBehindMillis:       number(timestampBefore),
+		Compacted:             slices.Contains(policy, "compact"),
+		MinDirtyRatio:         dirty,
+		MinLagMillis:          number(minCompactionLag),
+		MaxLagMillis:          number(maxCompactionLag),
+		DeleteRetentionMillis: number(deleteRetention),
+		Retained:              slices.Contains(policy, "delete"),
+		RetentionMillis:       number(retentionMillis),
+		RetentionBytes:        number(retentionBytes),
+		Compression:           codec,
+		CompressionLevel:      int(level),
+		MinInsync:             int(number(minInsync)),
 	}
 }
 

@@ -223,7 +223,7 @@ func TestC42PolicyIsShownAsSet(t *testing.T) {
 		if at < 0 || vs[at].Value != c.shown || vs[at].Null || (vs[at].Source == FromTopic) != (c.set != nil) {
 			t.Errorf("%s: %+v", c.shown, vs)
 		}
-		if e := g.Effective(top); e.KeysRequired != c.keys || e.Retained != c.retained {
+		if e := g.Effective(top); e.Compacted != c.keys || e.Retained != c.retained {
 			t.Errorf("%s: %+v", c.shown, e)
 		}
 	}
@@ -238,19 +238,19 @@ func TestEffective(t *testing.T) {
 		want    partition.Config
 	}{
 		{nil, partition.Config{MaxMessageBytes: 1048588, MaxAheadMillis: 3600000, MaxBehindMillis: long,
-			Retained: true, RetentionMillis: 604800000, RetentionBytes: -1, Compression: "producer", MinInsync: 1}},
+			Retained: true, RetentionMillis: 604800000, RetentionBytes: -1, Compression: "producer", MinInsync: 1, MinDirtyRatio: 0.5, MaxLagMillis: long, DeleteRetentionMillis: 86400000}},
 		{map[string]string{
 			"max.message.bytes": "777", "message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact",
 			"message.timestamp.after.max.ms": "5", "message.timestamp.before.max.ms": "6",
-		}, partition.Config{MaxMessageBytes: 777, LogAppendTime: true, MaxAheadMillis: 5, MaxBehindMillis: 6, KeysRequired: true,
-			RetentionMillis: 604800000, RetentionBytes: -1, Compression: "producer", MinInsync: 1}},
+		}, partition.Config{MaxMessageBytes: 777, LogAppendTime: true, MaxAheadMillis: 5, MaxBehindMillis: 6, Compacted: true,
+			RetentionMillis: 604800000, RetentionBytes: -1, Compression: "producer", MinInsync: 1, MinDirtyRatio: 0.5, MaxLagMillis: long, DeleteRetentionMillis: 86400000}},
 		{map[string]string{
-			"cleanup.policy": "compact, delete", "retention.ms": "-1", "retention.bytes": "9", "min.insync.replicas": "2",
+			"cleanup.policy": "compact, delete", "min.cleanable.dirty.ratio": " 0.25", "min.compaction.lag.ms": "7", "max.compaction.lag.ms": "8", "delete.retention.ms": "0", "retention.ms": "-1", "retention.bytes": "9", "min.insync.replicas": "2",
 			"compression.type": "zstd", "compression.zstd.level": "-7",
-		}, partition.Config{MaxMessageBytes: 1048588, MaxAheadMillis: 3600000, MaxBehindMillis: long, KeysRequired: true, Retained: true,
-			RetentionMillis: -1, RetentionBytes: 9, Compression: "zstd", CompressionLevel: -7, MinInsync: 2}},
+		}, partition.Config{MaxMessageBytes: 1048588, MaxAheadMillis: 3600000, MaxBehindMillis: long, Compacted: true, Retained: true,
+			RetentionMillis: -1, RetentionBytes: 9, Compression: "zstd", CompressionLevel: -7, MinInsync: 2, MinDirtyRatio: 0.25, MinLagMillis: 7, MaxLagMillis: 8}},
 		{map[string]string{"compression.type": "gzip"}, partition.Config{MaxMessageBytes: 1048588, MaxAheadMillis: 3600000, MaxBehindMillis: long,
-			Retained: true, RetentionMillis: 604800000, RetentionBytes: -1, Compression: "gzip", CompressionLevel: -1, MinInsync: 1}},
+			Retained: true, RetentionMillis: 604800000, RetentionBytes: -1, Compression: "gzip", CompressionLevel: -1, MinInsync: 1, MinDirtyRatio: 0.5, MaxLagMillis: long, DeleteRetentionMillis: 86400000}},
 	} {
 		if got := g.Effective(&Topic{Configs: c.configs}); got != c.want {
 			t.Errorf("%v: %+v, want %+v", c.configs, got, c.want)

@@ -35,6 +35,7 @@ const (
 	timestampType     = "message.timestamp.type"
 	minCompactionLag  = "min.compaction.lag.ms"
 	maxCompactionLag  = "max.compaction.lag.ms"
+	dirtyRatio        = "min.cleanable.dirty.ratio"
 	deleteRetention   = "delete.retention.ms"
 	remoteStorage     = "remote.storage.enable"
 	logAppendTime     = "LogAppendTime"
@@ -125,7 +126,7 @@ var keys = []key{
 		"How far a record's timestamp may lie before the broker's time (CreateTime only)."},
 	{timestampType, typeString, "CreateTime", oneOf("CreateTime", logAppendTime), obeyed, from("log.message.timestamp.type"),
 		"Whether a record's timestamp is the producer's (CreateTime) or the time of its append (LogAppendTime)."},
-	{"min.cleanable.dirty.ratio", typeDouble, "0.5", ratio, meaningless, from("log.cleaner.min.cleanable.ratio"),
+	{dirtyRatio, typeDouble, "0.5", ratio, meaningless, from("log.cleaner.min.cleanable.ratio"),
 		"Share of a log that must be uncompacted before it is compacted. Nothing is compacted until the cleaner exists."},
 	{minCompactionLag, typeLong, "0", number(typeLong, 0, math.MaxInt64), meaningless, from("log.cleaner.min.compaction.lag.ms"),
 		"Time for which a record stays uncompacted, at least. Nothing is compacted until the cleaner exists."},
