@@ -33,8 +33,8 @@ import (
 //
 // v1 throttle time; v2 log append time; v3 record batches, transactional id;
 // v5 log start offset; v7 zstd; v8 record errors and a message; v9 flexible;
-// v10 leader hints (tags, never sent); v12 adds partitions to the transaction
-// (KIP-890); v13 topic ids, no names (KIP-516).
+// v10 leader hints (tags, never sent); v12 adds partitions to the transaction, and
+// holds a producer that a partition does not know to sequence 0 (KIP-890); v13 topic ids, no names (KIP-516).
 //
 // Left out: the timeout (an append ends by the store's own rules),
 // conversion of message formats 0 and 1.
@@ -126,6 +126,7 @@ func (h *handler) produce(ctx context.Context, r *request) (func() (kmsg.Respons
 				Transactional: req.TransactionID != nil,
 				AcksAll:       req.Acks == -1,
 				Verify:        h.verify(req, t, rp.Partition, rp.Records),
+				FromZero:      req.Version >= 12 && req.TransactionID != nil,
 				Missed:        h.missed.take(key, rp.Records, time.Now()),
 			}, func(res partition.AppendResult) {
 				out.result = res

@@ -129,7 +129,7 @@ func TestC11ProduceTellsThePartition(t *testing.T) {
 	}
 	s := startServer(t, w, nil)
 	p := s.dial(t)
-	for _, v := range []int16{3, 6, 7, 13} {
+	for _, v := range []int16{3, 6, 7, 11, 12, 13} {
 		for _, txn := range []*string{nil, ptr(""), ptr("x")} {
 			acks := int16(-1)
 			if v == 6 {
@@ -138,7 +138,7 @@ func TestC11ProduceTellsThePartition(t *testing.T) {
 			r := produceOf(w, "t0", acks, batch(1, 5))
 			r.TransactionID = txn
 			resp := ask[*kmsg.ProduceResponse](p, v, r)
-			same(t, "request", <-got, partition.AppendRequest{Records: batch(1, 5), NoZstd: v < 7, Transactional: txn != nil, AcksAll: acks == -1})
+			same(t, "request", <-got, partition.AppendRequest{Records: batch(1, 5), NoZstd: v < 7, Transactional: txn != nil, AcksAll: acks == -1, FromZero: txn != nil && v >= 12})
 			if sp := resp.Topics[0].Partitions[0]; sp.BaseOffset != 3 || sp.LogAppendTime != 77 || v >= 5 && sp.LogStartOffset != 2 {
 				t.Errorf("%+v", sp)
 			}

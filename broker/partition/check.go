@@ -94,6 +94,7 @@ func (k *checked) check(at fmt.Stringer, r *AppendRequest, c *Config, largest in
 	}
 	k.batch = b
 	k.entry = entryOf(b)
+	k.entry.fromZero = r.FromZero && b.Transactional()
 	if c.LogAppendTime {
 		k.entry.flags |= flagLogAppendTime
 	}

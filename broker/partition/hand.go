@@ -54,7 +54,7 @@ func (p *Partition) handOver(g *group) (done bool) {
 	}
 	r.busy = true
 	for i, m := range g.members {
-		h.members[i] = handedBatch{batch: m.batch, acksAll: m.acksAll, logAppendTime: m.entry.flags&flagLogAppendTime != 0, after: -1, txn: m.entry.txn}
+		h.members[i] = handedBatch{batch: m.batch, acksAll: m.acksAll, logAppendTime: m.entry.flags&flagLogAppendTime != 0, after: -1, txn: m.entry.txn, fromZero: m.entry.fromZero}
 		// The other gateway has not seen the failure of the producer's first batch.
 		if b, ok := p.broken[m.entry.pid]; ok && b.epoch == m.entry.epoch {
 			h.members[i].after = b.first

@@ -544,6 +544,7 @@ func TestHandOverInPart(t *testing.T) {
 func TestHandOverForm(t *testing.T) {
 	h := handOver{kind: handBatches, id: types.NewTopicID(), n: 7, members: []handedBatch{
 		{batch: batch(3), acksAll: true, after: -1}, {batch: idempotent(4, 1, 9, 2), logAppendTime: true, after: 5},
+		{batch: txnBatch(4, 1, 0, 2), after: -1, txn: 9, fromZero: true},
 	}}
 	if got, err := decodeHandOver(encodeHandOver(h)); err != nil || !reflect.DeepEqual(got, h) {
 		t.Errorf("%+v, %v", got, err)

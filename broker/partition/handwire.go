@@ -40,6 +40,9 @@ type handedBatch struct {
 	after int32
 	// txn is the number of its transaction; a marker of 0 ends what is open.
 	txn int64
+	// fromZero is AppendRequest.FromZero. Gateways of before it do not read it, and
+	// let the batch of an unknown producer begin anywhere.
+	fromZero bool
 }
 
 const (
@@ -47,6 +50,7 @@ const (
 	handLogAppendTime
 	handAfter
 	handTxn
+	handFromZero
 )
 
 // verdictKind says what became of a batch that was handed over.
@@ -103,6 +107,9 @@ func encodeHandOver(h handOver) []byte {
 		if m.txn != 0 {
 			flags |= handTxn
 		}
+		if m.fromZero {
+			flags |= handFromZero
+		}
 		b = append(b, flags)
 		if m.after >= 0 {
 			b = binary.AppendUvarint(b, uint64(m.after))
@@ -130,7 +137,7 @@ func decodeHandOver(b []byte) (h handOver, err error) {
 		if r.err != nil {
 			break
 		}
-		m := handedBatch{acksAll: flags[0]&handAcksAll != 0, logAppendTime: flags[0]&handLogAppendTime != 0, after: -1}
+		m := handedBatch{acksAll: flags[0]&handAcksAll != 0, logAppendTime: flags[0]&handLogAppendTime != 0, after: -1, fromZero: flags[0]&handFromZero != 0}
 		if flags[0]&handAfter != 0 {
 			m.after = int32(r.number(1<<31 - 1))
 		}

@@ -21,7 +21,7 @@ func FuzzHandOver(f *testing.F) {
 	id := types.NewTopicID()
 	f.Add(encodeHandOver(handOver{kind: handTell, id: id, n: 3}))
 	f.Add(encodeHandOver(handOver{kind: handBatches, id: id, n: 1<<31 - 1, members: []handedBatch{
-		{batch: b, acksAll: true, after: -1}, {batch: b, logAppendTime: true, after: 7}}}))
+		{batch: b, acksAll: true, after: -1}, {batch: b, logAppendTime: true, after: 7, txn: 3, fromZero: true}}}))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		h, err := decodeHandOver(in)
 		if err != nil {

@@ -47,6 +47,9 @@ type entry struct {
 	txn         int64 // transaction number, 0 without
 	marker      int8  // control batches: 0 abort, 1 commit
 	coordinator int32 // control batches: coordinator epoch
+	// fromZero is AppendRequest.FromZero. It is asked when a batch is decided, and
+	// not stored.
+	fromZero bool
 }
 
 type flags uint8

@@ -221,8 +221,8 @@ func (d *draft) producer(id int64) *producer {
 // The rules are those of ProducerAppendInfo and ProducerStateManager: the same
 // epoch and the same first and last sequence as one of the last five batches is
 // a duplicate; a lower epoch is fenced; a new epoch starts at 0; an unknown
-// producer may start anywhere (its state may have expired); else the batch must
-// follow the last one. A transactional batch belongs to the transaction that is
+// producer may start anywhere (its state may have expired), but for a transaction
+// of version 2 at 0; else the batch must follow the last one. A transactional batch belongs to the transaction that is
 // open here, else to number e.txn, which the coordinator has told; 0 if it was not
 // asked. e.txn is the number of its transaction if it is accepted.
 func (d *draft) admit(e *entry) verdict {
@@ -253,6 +253,9 @@ func (d *draft) admit(e *entry) verdict {
 		if v := p.belongs(e); v.verify || v.refuse != nil {
 			return v
 		}
+	}
+	if p == nil && e.fromZero && e.first != 0 {
+		return refuse(kerr.OutOfOrderSequenceNumber, "nothing is known of the producer: its first batch in a transaction of version 2 must start at sequence 0")
 	}
 	if p != nil {
 		switch {

@@ -99,6 +99,7 @@ func (p *Partition) takeOver(ctx context.Context, from string, batches []handedB
 			}
 			m.entry = markerEntry(b.batch, kind, coordinator)
 		}
+		m.entry.fromZero = b.fromZero
 		if b.logAppendTime {
 			m.entry.flags |= flagLogAppendTime
 		}

@@ -183,6 +183,11 @@ func TestTransactionVerdicts(t *testing.T) {
 	data := func(epoch int16, seq int32, verify func(context.Context) (int64, error)) func(g *gateway) AppendResult {
 		return func(g *gateway) AppendResult { return g.txn(7, epoch, seq, 1, verify) }
 	}
+	bumping := func(epoch int16, seq int32, verify func(context.Context) (int64, error)) func(g *gateway) AppendResult {
+		return func(g *gateway) AppendResult {
+			return g.produce(AppendRequest{Records: txnBatch(7, epoch, seq, 1), Transactional: true, Verify: verify, FromZero: true})
+		}
+	}
 	plain := func(epoch int16, seq int32) func(g *gateway) AppendResult {
 		return func(g *gateway) AppendResult {
 			return g.produce(AppendRequest{Records: idempotent(7, epoch, seq, 1)})
@@ -264,6 +269,22 @@ func TestTransactionVerdicts(t *testing.T) {
 			{marker: mark(4, 0, 6), err: kerr.TransactionCoordinatorFenced, base: -1},
 			{marker: mark(4, 0, 7), base: 3},
 			{batch: plain(4, 2), base: 4},
+		},
+		"an unknown producer begins anywhere": {
+			{batch: data(0, 5, told(1)), base: 0},
+			{batch: bumping(0, 6, told(1)), base: 1},
+		},
+		"an unknown producer of version 2 begins at 0": {
+			{batch: bumping(0, 5, told(1)), err: kerr.OutOfOrderSequenceNumber, base: -1},
+			{batch: bumping(0, 0, told(1)), base: 0},
+			{batch: bumping(0, 1, told(1)), base: 1},
+			{marker: mark(1, 1, 0), base: 2},
+			{batch: bumping(1, 2, told(2)), err: kerr.OutOfOrderSequenceNumber, base: -1},
+			{batch: bumping(1, 0, told(2)), base: 3},
+		},
+		"the coordinator's refusal comes before that of the sequence": {
+			{batch: bumping(0, 5, says(kerr.InvalidTxnState)), err: kerr.InvalidTxnState, base: -1},
+			{batch: bumping(0, 5, told(1)), err: kerr.OutOfOrderSequenceNumber, base: -1},
 		},
 	} {
 		for _, how := range []string{"one gateway", "two in turn", "restarts", "handed over"} {

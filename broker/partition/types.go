@@ -60,6 +60,10 @@ type AppendRequest struct {
 	// again. Errors: a *kerr.Error refuses the batch with it; any other is a
 	// failure.
 	Verify func(ctx context.Context) (n int64, err error)
+	// FromZero says that the producer's epoch rises with each transaction
+	// (transaction.version 2, KIP-890): a transactional batch of a producer of
+	// which nothing is known must have sequence 0 then.
+	FromZero bool
 	// Missed is the earliest batch of the same producer that was sent before this
 	// one and did not reach the partition; nil: none is known of.
 	Missed *Missed

@@ -138,12 +138,14 @@ func newBench(t *testing.T, addr string, kafka bool) *bench {
 	}
 	c.plain()
 	b.other = c.pid
-	for range 40 { // so that each partition of Kafka's internal topics has a leader
-		c.setup()
-		c.coordinator(0, c.group)
-		c.coordinator(1, c.id)
-		c.init(long)
-		c.commitOffset()
+	if kafka { // each partition of its internal topics needs a leader
+		for range 40 {
+			c.setup()
+			c.coordinator(0, c.group)
+			c.coordinator(1, c.id)
+			c.init(long)
+			c.commitOffset()
+		}
 	}
 	return b
 }

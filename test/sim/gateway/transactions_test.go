@@ -260,7 +260,7 @@ func (w *worker) send(name string) error {
 		}
 		done := make(chan partition.AppendResult, 1)
 		p.Submit(partition.AppendRequest{
-			Records: serde.Build(f, []serde.NewRecord{{TimestampMillis: now, Value: []byte(name + "|")}}), AcksAll: true, Transactional: true,
+			Records: serde.Build(f, []serde.NewRecord{{TimestampMillis: now, Value: []byte(name + "|")}}), AcksAll: true, Transactional: true, FromZero: true,
 			Verify: func(ctx context.Context) (int64, error) {
 				a := b.Transactions().AddPartitions(ctx, q)
 				return a.N, a.Err

@@ -65,7 +65,7 @@ func (s *run) transactional(r *rand.Rand, pid int64) {
 		ch := make(chan partition.AppendResult, 1)
 		f.attempts++
 		p.Submit(partition.AppendRequest{
-			Records: txnRecords(pid, epoch, f.seq, f.id, f.n, r.IntN(1000)), Transactional: true, Verify: d.verify(epoch),
+			Records: txnRecords(pid, epoch, f.seq, f.id, f.n, r.IntN(1000)), Transactional: true, Verify: d.verify(epoch), FromZero: bumps,
 		}, func(a partition.AppendResult) { ch <- a })
 		return ch
 	}
