@@ -35,7 +35,7 @@ var arrows = map[string]struct {
 		third: []string{"github.com/twmb/franz-go/pkg/kmsg", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kbin", "github.com/prometheus/client_golang/"}},
 	"broker": {own: []string{"broker/clean", "broker/cluster", "broker/coord", "broker/group", "broker/offsets", "broker/partition", "broker/topic", "broker/txn", "logging", "pubsub", "types", "utils/killpoint"},
 		third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/prometheus/client_golang/"}},
-	"broker/clean":     {own: []string{"broker/partition", "logging", "pubsub"}},
+	"broker/clean":     {own: []string{"broker/partition", "logging", "pubsub", "types"}, third: []string{"github.com/prometheus/client_golang/"}},
 	"broker/cluster":   {own: []string{"logging", "pubsub"}},
 	"broker/coord":     {own: []string{"broker/cluster", "compress", "logging", "pubsub", "types", "utils/killpoint"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/klauspost/compress/"}},
 	"broker/group":     {own: []string{"broker/cluster", "broker/coord", "logging", "pubsub", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg", "github.com/prometheus/client_golang/"}},
