@@ -33,6 +33,7 @@ const (
 	attrLogAppendTime = 0x08
 	attrTransactional = 0x10
 	attrControl       = 0x20
+	attrDeleteHorizon = 0x40
 )
 
 // Errors of ParseBatch, told apart because Kafka answers them differently.
@@ -91,6 +92,13 @@ func (b Batch) Transactional() bool { return b.Attributes()&attrTransactional !=
 
 // Control reports a control batch (transaction marker).
 func (b Batch) Control() bool { return b.Attributes()&attrControl != 0 }
+
+// DeleteHorizon is the time (ms) from which on the batch's tombstones, or the
+// marker in it, may be removed, if compaction has set one: it is stored as the
+// base timestamp (KIP-534).
+func (b Batch) DeleteHorizon() (ms int64, ok bool) {
+	return b.BaseTimestamp(), b.Attributes()&attrDeleteHorizon != 0
+}
 
 // LastOffsetDelta is the last record's offset less the base offset, kept also
 // when compaction removed that record.

@@ -39,6 +39,7 @@ func (r *Record) Headers() iter.Seq2[[]byte, []byte] {
 //	if err := it.Err(); err != nil { … }
 type Records struct {
 	Record Record // the present record, overwritten by Next
+	Raw    []byte // all bytes of the present record, its length included
 	p      []byte
 	left   int32
 	err    error
@@ -74,7 +75,8 @@ func (it *Records) next() error {
 	if !ok || n < 0 || int64(n) > int64(len(p)) {
 		return fmt.Errorf("%w: record of %d bytes, %d there", ErrMalformed, n, len(p))
 	}
-	it.p = p[n:]
+	size := len(it.p) - len(p) + int(n)
+	it.Raw, it.p = it.p[:size:size], p[n:]
 	p = p[:n:n]
 	r := &it.Record
 	if len(p) < 1 {

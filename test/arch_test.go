@@ -37,10 +37,11 @@ var arrows = map[string]struct {
 		third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/prometheus/client_golang/"}},
 	"broker/clean":     {own: []string{"broker/partition", "logging", "pubsub", "types"}, third: []string{"github.com/prometheus/client_golang/"}},
 	"broker/cluster":   {own: []string{"logging", "pubsub"}},
+	"broker/compact":   {own: []string{"compress", "serde", "types"}},
 	"broker/coord":     {own: []string{"broker/cluster", "compress", "logging", "pubsub", "types", "utils/killpoint"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/klauspost/compress/"}},
 	"broker/group":     {own: []string{"broker/cluster", "broker/coord", "logging", "pubsub", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg", "github.com/prometheus/client_golang/"}},
 	"broker/offsets":   {own: []string{"broker/group", "broker/partition", "broker/topic", "logging", "pubsub", "serde", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr"}},
-	"broker/partition": {own: []string{"compress", "logging", "pubsub", "serde", "types", "utils/killpoint"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/prometheus/client_golang/", "github.com/klauspost/compress/"}},
+	"broker/partition": {own: []string{"broker/compact", "compress", "logging", "pubsub", "serde", "types", "utils/killpoint"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/prometheus/client_golang/", "github.com/klauspost/compress/"}},
 	"broker/txn":       {own: []string{"broker/cluster", "broker/coord", "broker/group", "broker/partition", "logging", "pubsub", "types", "utils/killpoint"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/prometheus/client_golang/"}},
 	"broker/topic":     {own: []string{"broker/partition", "logging", "pubsub", "types", "utils/killpoint"}, third: []string{"github.com/twmb/franz-go/pkg/kerr"}},
 	"pubsub":           {},
@@ -54,7 +55,7 @@ var arrows = map[string]struct {
 
 // never names what a folder must not import even of the standard library.
 var never = map[string][]string{
-	"broker": {"net", "net/http"}, "broker/partition": {"net", "net/http"}, "broker/group": {"net", "net/http"},
+	"broker": {"net", "net/http"}, "broker/compact": {"net", "net/http", "log/slog", "time"}, "broker/partition": {"net", "net/http"}, "broker/group": {"net", "net/http"},
 	"broker/topic": {"net", "net/http"}, "broker/txn": {"net", "net/http"}, "broker/offsets": {"net", "net/http"}, "broker/coord": {"net", "net/http"}, "broker/cluster": {"net", "net/http"},
 	"serde": {"net", "net/http", "log/slog"}, "types": {"net", "log/slog"},
 }
