@@ -22,12 +22,27 @@ type BatchFields struct {
 // Build makes an uncompressed batch of one or more records with consecutive
 // offsets.
 func Build(f BatchFields, records []NewRecord) Batch {
-	return BuildEncoded(f, records, EncodeRecords(records))
+	b := newBatch(f, records, recordsSize(records))
+	b = appendRecords(b, records)
+	b.close()
+	return b
 }
 
 // EncodeRecords is the part of a batch that is compressed.
 func EncodeRecords(records []NewRecord) []byte {
-	var p []byte
+	return appendRecords(make([]byte, 0, recordsSize(records)), records)
+}
+
+// recordsSize is the length of what appendRecords appends.
+func recordsSize(records []NewRecord) (n int) {
+	for i, r := range records {
+		size := recordBodySize(r.TimestampMillis-records[0].TimestampMillis, int32(i), r.Key, r.Value, r.Headers)
+		n += varintSize(int64(size)) + size
+	}
+	return n
+}
+
+func appendRecords(p []byte, records []NewRecord) []byte {
 	for i, r := range records {
 		delta := r.TimestampMillis - records[0].TimestampMillis
 		p = binary.AppendVarint(p, int64(recordBodySize(delta, int32(i), r.Key, r.Value, r.Headers)))
@@ -39,14 +54,19 @@ func EncodeRecords(records []NewRecord) []byte {
 // BuildEncoded is Build with the records' bytes given, compressed as
 // f.Attributes says.
 func BuildEncoded(f BatchFields, records []NewRecord, encoded []byte) Batch {
+	b := append(newBatch(f, records, len(encoded)), encoded...)
+	b.close()
+	return b
+}
+
+// newBatch is a header with room for so many bytes of records.
+func newBatch(f BatchFields, records []NewRecord, room int) Batch {
 	latest := records[0].TimestampMillis
 	for _, r := range records[1:] {
 		latest = max(latest, r.TimestampMillis)
 	}
-	b := make(Batch, BatchHeaderSize, BatchHeaderSize+len(encoded))
+	b := make(Batch, BatchHeaderSize, BatchHeaderSize+room)
 	n := int32(len(records))
 	putBatchHeader(b, f.BaseOffset, f.Attributes, n-1, records[0].TimestampMillis, latest, f.ProducerID, f.ProducerEpoch, f.BaseSequence, n)
-	b = append(b, encoded...)
-	b.close()
 	return b
 }

@@ -186,15 +186,17 @@ func (s *Server) Publish(subject string, h pubsub.Header, data []byte) (pubsub.S
 	return s.storeLocked(st, h, data), nil
 }
 
-// History is Messages with what Trim has removed. It needs Config.Remember.
-func (s *Server) History(log string) []pubsub.Message {
+// History is Messages with what Trim has removed, from a sequence on. It needs
+// Config.Remember.
+func (s *Server) History(log string, from pubsub.Seq) []pubsub.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.logs[log]
 	if st == nil {
 		return nil
 	}
-	return slices.Concat(st.trimmed, st.messages)
+	gone := sort.Search(len(st.trimmed), func(i int) bool { return st.trimmed[i].Seq >= from })
+	return slices.Concat(st.trimmed[gone:], st.messages[st.find(from):])
 }
 
 // Messages returns what a log holds, in order; nil if there is no such log.

@@ -27,7 +27,8 @@ func Number(t *testing.T, name string, otherwise int) int {
 
 // Seeds runs SIM_SEEDS seeds from SIM_FIRST (1) on, or SIM_REPEAT times the one
 // seed SIM_SEED, each as a test of its own, and returns when all have ended, or
-// after the first failures unless SIM_ALL is 1. It reports whether many were run, so that something can be said of all of them.
+// after the first failures unless SIM_ALL is 1. It reports whether many were run,
+// so that something can be said of all of them.
 func Seeds(t *testing.T, otherwise int, run func(t *testing.T, seed uint64)) (many bool) {
 	t.Helper()
 	one := func(t *testing.T, seed uint64) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -22,11 +23,15 @@ func records(pid int64, seq int32, id string, n, pad int) []byte {
 	if pid > 0 {
 		f.ProducerID, f.ProducerEpoch, f.BaseSequence = pid, 0, seq
 	}
-	rs := make([]serde.NewRecord, n)
-	for i := range rs {
-		rs[i] = serde.NewRecord{TimestampMillis: time.Now().UnixMilli(), Key: []byte("k"), Value: append([]byte(id), make([]byte, pad)...)}
-	}
-	return serde.Build(f, rs)
+	return serde.Build(f, padded(id, n, pad))
+}
+
+// padded are n records with one value: an id, and zeros behind it.
+func padded(id string, n, pad int) []serde.NewRecord {
+	value := make([]byte, len(id)+pad)
+	copy(value, id)
+	r := serde.NewRecord{TimestampMillis: time.Now().UnixMilli(), Key: []byte("k"), Value: value}
+	return slices.Repeat([]serde.NewRecord{r}, n)
 }
 
 // idempotent is a producer with up to five batches in flight, which resends

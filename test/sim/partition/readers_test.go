@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -15,12 +16,29 @@ import (
 	"github.com/hanzoai/stream/types"
 )
 
+// stored follows what the server has stored.
+type stored struct {
+	mu   sync.Mutex   // guards: all below
+	next types.Offset // one more than the last offset
+	seq  pubsub.Seq   // of the last message
+}
+
 // end is one more than the last offset stored at this moment, by the server's
 // own account.
-func (s *run) end() types.Offset { return endOf(s.server.History(logName)) }
+func (s *run) end() types.Offset {
+	s.stored.mu.Lock()
+	defer s.stored.mu.Unlock()
+	news := s.server.History(logName, s.stored.seq+1)
+	s.stored.next = endOf(s.stored.next, news)
+	if len(news) > 0 {
+		s.stored.seq = news[len(news)-1].Seq
+	}
+	return s.stored.next
+}
 
-func endOf(ms []pubsub.Message) types.Offset {
-	next := types.Offset(0)
+// endOf is one more than the last offset of messages, the first of which begins at
+// next.
+func endOf(next types.Offset, ms []pubsub.Message) types.Offset {
 	for _, m := range ms {
 		if m.Header.Get("Stream-Log") == "" {
 			next++
@@ -133,7 +151,7 @@ func (s *run) asker(r *rand.Rand, done chan struct{}) {
 }
 
 // readAll reads from the log start to the end, however often a read fails.
-func (s *run) readAll(p *partition.Partition) (start types.Offset, all []byte) {
+func (s *run) readAll(p *partition.Partition) (start types.Offset, all []serde.Batch) {
 	start = s.earliest(p, nil)
 	next := start
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -149,13 +167,13 @@ func (s *run) readAll(p *partition.Partition) (start types.Offset, all []byte) {
 			continue
 		}
 		for _, data := range got.Batches {
-			all = append(all, data...)
 			for len(data) > 0 {
 				b, rest, err := serde.ParseBatch(data)
 				if err != nil {
 					s.t.Error(err)
 					return start, all
 				}
+				all = append(all, b)
 				next, data = types.Offset(b.LastOffset())+1, rest
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestSimulation runs SIM_SEEDS seeds (default 200), or the one seed SIM_SEED.
 func TestSimulation(t *testing.T) {
+	// A run holds a few megabytes: by default a collection would follow the other.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	sim.Seeds(t, 200, func(t *testing.T, seed uint64) {
 		sim.Bubble(t, func(t *testing.T) { newRun(t, seed).run() })
 	})
@@ -49,6 +52,7 @@ type run struct {
 	ended    chan struct{} // closed when actors should finish
 	healed   chan struct{} // closed when nothing goes wrong any more
 	began    time.Time     // on the clock of the run
+	stored   stored
 
 	mu sync.Mutex // guards: all below
 	// acked is one more than the largest offset acknowledged or shown.

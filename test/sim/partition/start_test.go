@@ -126,7 +126,7 @@ func (s *run) verifyStart(start, end types.Offset) {
 	s.mu.Lock()
 	deleted, asked := s.deleted, s.asked
 	s.mu.Unlock()
-	ms, all := s.server.Messages(logName), s.server.History(logName)
+	ms, all := s.server.Messages(logName), s.server.History(logName, 0)
 	if len(ms) == 0 && len(all) > 0 {
 		s.t.Error("the stream is empty")
 	}
@@ -156,7 +156,7 @@ func (s *run) verifyStart(start, end types.Offset) {
 	}
 	if len(ms) > 0 {
 		// What is shown is there.
-		if base := endOf(all[:len(all)-len(ms)]); base > start {
+		if base := endOf(0, all[:len(all)-len(ms)]); base > start {
 			s.t.Errorf("the log starts at %d, the stream at %d", start, base)
 		}
 	}

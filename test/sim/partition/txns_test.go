@@ -47,11 +47,7 @@ func (d *decision) verify(epoch int16) func(context.Context) (int64, error) {
 
 // txnRecords is records for a transaction.
 func txnRecords(pid int64, epoch int16, seq int32, id string, n, pad int) []byte {
-	rs := make([]serde.NewRecord, n)
-	for i := range rs {
-		rs[i] = serde.NewRecord{TimestampMillis: time.Now().UnixMilli(), Key: []byte("k"), Value: append([]byte(id), make([]byte, pad)...)}
-	}
-	return serde.Build(serde.BatchFields{Attributes: 0x10, ProducerID: pid, ProducerEpoch: epoch, BaseSequence: seq}, rs)
+	return serde.Build(serde.BatchFields{Attributes: 0x10, ProducerID: pid, ProducerEpoch: epoch, BaseSequence: seq}, padded(id, n, pad))
 }
 
 // transactional is a producer that commits and aborts through any gateway, as do
@@ -208,7 +204,7 @@ func (s *run) verifyTxns(ps []*partition.Partition, start types.Offset) {
 	var all []seen
 	open, ends := map[int64]*bool{}, map[int64]int{}
 	next := types.Offset(0)
-	for _, m := range s.server.History(logName) {
+	for _, m := range s.server.History(logName, 0) {
 		if m.Header.Get("Stream-Log") == "" {
 			all = append(all, seen{id: string(m.Data), last: next})
 			next++
