@@ -246,6 +246,10 @@ func (k *kafka) Facts() facts {
 			f.Gateways = append(f.Gateways, admin.Gateway{NodeID: p.Node, Host: p.Host, Port: int(p.Port)})
 		}
 	}
+	for _, l := range k.broker.LateTransactions() {
+		f.Late = append(f.Late, admin.LateTransaction{Topic: l.Topic, Partition: l.Partition, ProducerID: l.ProducerID,
+			FirstOffset: int64(l.First), OpenSeconds: int64(l.OpenFor / time.Second)})
+	}
 	// From memory; what is not known yet is not shown.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -281,6 +285,7 @@ func (k *kafka) Topics(ctx context.Context, name string) ([]admin.Topic, error) 
 			at.Partitions = append(at.Partitions, admin.Partition{
 				Partition: p.Partition, Messages: p.Messages, FirstSeq: p.FirstSeq, LastSeq: p.LastSeq, Bytes: p.Bytes,
 				Stream: p.Stream, Subject: p.Subject, StartOffset: int64(p.Start), EndOffset: int64(p.End),
+				LastStableOffset: int64(p.LastStable), OpenTransactionSeconds: int64(p.OpenFor / time.Second),
 				Leader: brokers.Replicas(t.ID, p.Partition, 1)[0], Replicas: p.Replicas, InSync: p.InSync, StreamLeader: p.StoreLeader, Error: p.Stopped,
 			})
 		}

@@ -128,6 +128,29 @@ func TestProcessKeepsWhatWasStored(t *testing.T) {
 		}
 	}
 	producer.Close()
+	open := dialKafka(t, p.bootstrap, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID("open"))
+	if err := open.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := open.ProduceSync(ctx, &kgo.Record{Topic: "open", Partition: 1}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the age of an open transaction", func() bool {
+		_, text := get(t, p.http+"/v1/stream/topics?topic=open")
+		return strings.Contains(text, `"end_offset":1,"last_stable_offset":0,"open_transaction_seconds":`) &&
+			strings.Contains(text, `"end_offset":0,"last_stable_offset":0,"leader"`)
+	})
+	if _, text := get(t, p.http+"/v1/stream/status"); !strings.Contains(text, `"late_transactions":[]`) {
+		t.Errorf("status: %s", text)
+	}
+	if err := open.EndTransaction(ctx, kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its end", func() bool {
+		_, text := get(t, p.http+"/v1/stream/topics?topic=open")
+		return strings.Contains(text, `"end_offset":2,"last_stable_offset":2,"leader"`)
+	})
+	open.Close()
 	consumer := dialKafka(t, p.bootstrap, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("orders.eu"), kgo.DisableAutoCommit(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	for n := 0; n < 10; {

@@ -126,6 +126,7 @@ type facts struct {
 	NodeID    int32
 	Gateways  []admin.Gateway
 	Compacted []string // topics with cleanup.policy=compact, kept whole
+	Late      []admin.LateTransaction
 }
 
 // server is one run of the process, from sockets to the end of the drain.

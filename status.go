@@ -55,7 +55,7 @@ func (s *server) Status() admin.Status {
 	}
 	if gw != nil {
 		f := gw.Facts()
-		st.ClusterID, st.NodeID, st.Gateways, st.CompactedKeptWhole = f.ClusterID, f.NodeID, f.Gateways, f.Compacted
+		st.ClusterID, st.NodeID, st.Gateways, st.CompactedKeptWhole, st.LateTransactions = f.ClusterID, f.NodeID, f.Gateways, f.Compacted, f.Late
 	}
 	st.Ready, st.Reasons = s.readiness()
 	s.mu.Lock()

@@ -79,16 +79,17 @@ func TestFieldNames(t *testing.T) {
 	b := &fake{
 		status: Status{
 			KafkaPort: 9092, AdminPort: 9093, PubsubURL: "embedded", Connected: true, NodeID: 1, Version: "v", ClusterID: "c", Ready: true, UptimeSeconds: 5,
-			Gateways:   []Gateway{{1, "h", 9092}},
-			Listeners:  []Listener{{"kafka", "0.0.0.0:9092", "PLAINTEXT"}},
-			NATS:       NATS{"2.15.2", 8388608, 1048588},
-			Durability: Durability{Level: "r1-always", Sentence: "s", Sync: "always"},
+			Gateways:         []Gateway{{1, "h", 9092}},
+			Listeners:        []Listener{{"kafka", "0.0.0.0:9092", "PLAINTEXT"}},
+			NATS:             NATS{"2.15.2", 8388608, 1048588},
+			Durability:       Durability{Level: "r1-always", Sentence: "s", Sync: "always"},
+			LateTransactions: []LateTransaction{{"a", 1, 4000, 7, 1300}},
 		},
 		topics: func(context.Context, string) ([]Topic, error) {
 			return []Topic{
 				{Name: "b"},
 				{Name: "a", Partitions: []Partition{{Partition: 1}, {Partition: 0, Messages: 2, FirstSeq: 1, LastSeq: 2, Bytes: 9, Stream: "kafka-a-0",
-					Subject: "kafka.a.0", StartOffset: 0, EndOffset: 7, Leader: 1, Replicas: 3, InSync: 2}}},
+					Subject: "kafka.a.0", StartOffset: 0, EndOffset: 7, LastStableOffset: 4, OpenTransactionSeconds: 9, Leader: 1, Replicas: 3, InSync: 2}}},
 			}, nil
 		},
 		groups: func(context.Context, string, string) ([]Offset, error) {
@@ -102,10 +103,11 @@ func TestFieldNames(t *testing.T) {
 			`"version":"v","cluster_id":"c","ready":true,"reasons":[],"uptime_seconds":5,"gateways":[{"node_id":1,"host":"h","port":9092}],` +
 			`"listeners":[{"name":"kafka","address":"0.0.0.0:9092","security":"PLAINTEXT"}],` +
 			`"nats":{"server_version":"2.15.2","max_payload":8388608,"max_message_bytes":1048588},` +
-			`"durability":{"level":"r1-always","sentence":"s","sync":"always"},"warnings":[],"compacted_kept_whole":[]}`,
+			`"durability":{"level":"r1-always","sentence":"s","sync":"always"},"warnings":[],"compacted_kept_whole":[],` +
+			`"late_transactions":[{"topic":"a","partition":1,"producer_id":4000,"first_offset":7,"open_seconds":1300}]}`,
 		"/v1/stream/topics": `[{"name":"a","partitions":[{"partition":0,"messages":2,"first_seq":1,"last_seq":2,"bytes":9,"stream":"kafka-a-0","subject":"kafka.a.0",` +
-			`"start_offset":0,"end_offset":7,"leader":1,"replicas":3,"in_sync":2},{"partition":1,"messages":0,"first_seq":0,"last_seq":0,"bytes":0,"stream":"","subject":"",` +
-			`"start_offset":0,"end_offset":0,"leader":0,"replicas":0,"in_sync":0}]},{"name":"b","partitions":[]}]`,
+			`"start_offset":0,"end_offset":7,"last_stable_offset":4,"open_transaction_seconds":9,"leader":1,"replicas":3,"in_sync":2},{"partition":1,"messages":0,"first_seq":0,"last_seq":0,"bytes":0,"stream":"","subject":"",` +
+			`"start_offset":0,"end_offset":0,"last_stable_offset":0,"leader":0,"replicas":0,"in_sync":0}]},{"name":"b","partitions":[]}]`,
 		"/v1/stream/groups": `[{"group":"f","topic":"z","partition":0,"offset":-1},{"group":"g","topic":"t","partition":0,"offset":5},{"group":"g","topic":"t","partition":1,"offset":4}]`,
 		"/readyz":           `{"ready":true,"checks":[{"name":"nats","ok":true}]}`,
 	} {

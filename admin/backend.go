@@ -42,6 +42,19 @@ type Status struct {
 	// CompactedKeptWhole names the topics with cleanup.policy=compact whose
 	// old values are still all there, because nothing compacts yet.
 	CompactedKeptWhole []string `json:"compacted_kept_whole"`
+	// LateTransactions are the partitions in use here whose oldest open
+	// transaction has had nothing appended for 20 minutes: the longest timeout by
+	// default, and five minutes.
+	LateTransactions []LateTransaction `json:"late_transactions"`
+}
+
+// LateTransaction keeps the committed readers of a partition from going on.
+type LateTransaction struct {
+	Topic       string `json:"topic"`
+	Partition   int32  `json:"partition"`
+	ProducerID  int64  `json:"producer_id"`
+	FirstOffset int64  `json:"first_offset"`
+	OpenSeconds int64  `json:"open_seconds"`
 }
 
 // Link is a connection's state; in JSON the word connected or disconnected.
@@ -105,9 +118,14 @@ type Partition struct {
 
 	StartOffset int64 `json:"start_offset"`
 	EndOffset   int64 `json:"end_offset"`
-	Leader      int32 `json:"leader"`
-	Replicas    int   `json:"replicas"`
-	InSync      int   `json:"in_sync"`
+	// LastStableOffset is where committed readers stop. A transaction that begins
+	// there has been open for OpenTransactionSeconds; below a second, or where none
+	// is open, that is left out.
+	LastStableOffset       int64 `json:"last_stable_offset"`
+	OpenTransactionSeconds int64 `json:"open_transaction_seconds,omitempty"`
+	Leader                 int32 `json:"leader"`
+	Replicas               int   `json:"replicas"`
+	InSync                 int   `json:"in_sync"`
 	// StreamLeader is the NATS server that leads the stream; "" if none does, or
 	// if there is only one server.
 	StreamLeader string `json:"stream_leader,omitempty"`

@@ -59,6 +59,7 @@ func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 	st.Listeners = notNil(st.Listeners)
 	st.Warnings = notNil(st.Warnings)
 	st.CompactedKeptWhole = notNil(st.CompactedKeptWhole)
+	st.LateTransactions = notNil(st.LateTransactions)
 	writeJSON(w, http.StatusOK, st)
 }
 

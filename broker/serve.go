@@ -269,6 +269,10 @@ type PartitionStatus struct {
 	Err error
 }
 
+// LateTransactions lists the partitions in use here whose committed readers wait
+// for a transaction that should have ended, from memory.
+func (b *Broker) LateTransactions() []partition.LateTransaction { return b.host.Late() }
+
 // Describe asks the store about every partition of a topic.
 func (b *Broker) Describe(ctx context.Context, t *topic.Topic) []PartitionStatus {
 	ps := make([]PartitionStatus, t.Partitions)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -8,8 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hanzoai/stream/logging"
 )
@@ -25,7 +29,9 @@ type clusterStatus struct {
 	GroupStates     map[string]int `json:"group_states"`
 	UnderReplicated []string       `json:"under_replicated"` // topic-partition
 	Leaderless      []string       `json:"without_leader"`
-	Missing         string         `json:"missing,omitempty"` // why groups are not all of them
+	// Late are the transactions that should have ended: committed readers wait.
+	Late    []lateTransaction `json:"late_transactions"`
+	Missing string            `json:"missing,omitempty"` // why groups or transactions are not all of them
 }
 
 type brokerLine struct {
@@ -34,12 +40,27 @@ type brokerLine struct {
 	Rack    string `json:"rack,omitempty"`
 }
 
+// lateTransaction is one that is open beyond its timeout.
+type lateTransaction struct {
+	ID             string   `json:"transactional_id"`
+	ProducerID     int64    `json:"producer_id"`
+	State          string   `json:"state"`
+	OpenSeconds    int64    `json:"open_seconds"`
+	TimeoutSeconds float64  `json:"timeout_seconds"`
+	Partitions     []string `json:"partitions"` // topic-partition
+}
+
+// lateAfter is how long after its timeout a transaction may still be open: Kafka
+// looks every ten seconds, then tells all partitions, and clocks differ.
+const lateAfter = 30 * time.Second
+
 func statusCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show brokers, counts and partitions in trouble",
+		Short: "Show brokers, counts, and partitions and transactions in trouble",
 		Long: "Asks a cluster over the Kafka protocol what it is made of. Partitions without a leader, or\n" +
-			"with fewer replicas in sync than they should have, are named.",
+			"with fewer replicas in sync than they should have, are named, and so are transactions that\n" +
+			"are open 30 s longer than their timeout: nobody reads committed records behind them.",
 		Example: "  stream status -b kafka.example.com:9092",
 		Args:    noArgs,
 	}
@@ -51,7 +72,7 @@ func statusCommand(o *options) *cobra.Command {
 		if err := o.print(cmd, st, st.table); err != nil || st.Missing == "" {
 			return err
 		}
-		return failed("groups are not counted wholly", "%s", st.Missing)
+		return failed("not all was counted", "%s", st.Missing)
 	})
 	return cmd
 }
@@ -67,7 +88,7 @@ func (c *conn) status(ctx context.Context) (*clusterStatus, error) {
 		return nil, err
 	}
 	st := &clusterStatus{Cluster: m.Cluster, Controller: m.Controller, Brokers: []brokerLine{}, Groups: len(groups),
-		GroupStates: map[string]int{}, UnderReplicated: []string{}, Leaderless: []string{}, Missing: missing}
+		GroupStates: map[string]int{}, UnderReplicated: []string{}, Leaderless: []string{}, Late: []lateTransaction{}, Missing: missing}
 	for _, b := range m.Brokers {
 		l := brokerLine{ID: b.NodeID, Address: net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))}
 		if b.Rack != nil {
@@ -93,7 +114,59 @@ func (c *conn) status(ctx context.Context) (*clusterStatus, error) {
 	for _, g := range groups {
 		st.GroupStates[g.State]++
 	}
-	return st, nil
+	return st, c.lateTransactions(ctx, st)
+}
+
+// openStates are those of a transaction that holds readers up.
+var openStates = []string{"Ongoing", "PrepareCommit", "PrepareAbort"}
+
+// lateTransactions adds those to st.
+func (c *conn) lateTransactions(ctx context.Context, st *clusterStatus) error {
+	versions, err := c.adm.ApiVersions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, b := range versions {
+		if _, known := b.KeyMaxVersion(int16(kmsg.ListTransactions)); !known {
+			return nil // before Kafka 3.0
+		}
+	}
+	partly := func(err error) error {
+		missing, err := partly(err)
+		st.Missing = cmp.Or(st.Missing, missing)
+		return err
+	}
+	open, err := c.adm.ListTransactions(ctx, nil, openStates)
+	if err = partly(err); err != nil || len(open) == 0 {
+		return err
+	}
+	all, err := c.adm.DescribeTransactions(ctx, open.TransactionalIDs()...)
+	if err = partly(err); err != nil {
+		return err
+	}
+	st.Late = late(all, time.Now())
+	return nil
+}
+
+// late picks those that are open for too long.
+func late(all kadm.DescribedTransactions, now time.Time) []lateTransaction {
+	out := []lateTransaction{}
+	for _, d := range all.Sorted() {
+		timeout := time.Duration(d.TimeoutMillis) * time.Millisecond
+		age := now.Sub(time.UnixMilli(d.StartTimestamp))
+		if d.Err != nil || !slices.Contains(openStates, d.State) || d.StartTimestamp < 0 || age <= timeout+lateAfter {
+			continue // it has ended meanwhile, or is in time
+		}
+		l := lateTransaction{ID: d.TxnID, ProducerID: d.ProducerID, State: d.State, OpenSeconds: int64(age / time.Second), TimeoutSeconds: timeout.Seconds(), Partitions: []string{}}
+		for _, p := range d.Topics.IntoList() {
+			for _, n := range p.Partitions {
+				l.Partitions = append(l.Partitions, fmt.Sprintf("%s-%d", p.Topic, n))
+			}
+		}
+		slices.Sort(l.Partitions)
+		out = append(out, l)
+	}
+	return out
 }
 
 func (st *clusterStatus) table(w io.Writer) {
@@ -118,6 +191,11 @@ func (st *clusterStatus) table(w io.Writer) {
 	}
 	trouble("under-replicated", st.UnderReplicated)
 	trouble("without leader", st.Leaderless)
+	var names []string
+	for _, l := range st.Late {
+		names = append(names, fmt.Sprintf("%s (%s, producer %d, for %v)", l.ID, l.State, l.ProducerID, time.Duration(l.OpenSeconds)*time.Second))
+	}
+	trouble("late transactions", names)
 	fmt.Fprintln(w)
 	row(w, "BROKER", "ADDRESS", "RACK", "CONTROLLER")
 	for _, b := range st.Brokers {

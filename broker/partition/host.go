@@ -564,13 +564,14 @@ func (p *Partition) Status(ctx context.Context) (Status, error) {
 	}
 	s := Status{
 		Messages: b.Messages, Bytes: b.Bytes, FirstSeq: uint64(b.First), LastSeq: uint64(b.Last),
-		Replicas: b.Replicas, InSync: b.InSync, Offline: b.Offline, StoreLeader: b.Leader, Start: types.NoOffset, End: types.NoOffset,
+		Replicas: b.Replicas, InSync: b.InSync, Offline: b.Offline, StoreLeader: b.Leader, Start: types.NoOffset, End: types.NoOffset, LastStable: types.NoOffset,
 		Stopped: p.stopMessage(),
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.st != nil {
-		s.Start, s.End = p.start, p.st.next
+		s.Start, s.End, s.LastStable = p.start, p.st.next, max(p.start, p.st.lastStable())
+		_, s.OpenFor = p.st.oldestOpen(p.host.clock())
 	}
 	if s.Stopped != "" {
 		return s, nil

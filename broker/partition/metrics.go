@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,20 +28,23 @@ type metrics struct {
 // (PartitionsWithLateTransactionsCount).
 const lateAfter = 20 * time.Minute
 
-// late counts the partitions, of those that are loaded, whose oldest open
-// transaction has had nothing appended for longer than lateAfter.
-func (h *Host) late() (n float64) {
-	now := h.clock().UnixMilli()
+// Late lists the partitions, of those that are in use here, whose oldest open
+// transaction has had nothing appended for 20 minutes, by topic and partition.
+func (h *Host) Late() (all []LateTransaction) {
+	now := h.clock()
 	for _, p := range h.all() {
 		p.mu.Lock()
-		if p.st != nil && len(p.st.open) > 0 {
-			if x := p.st.producers[p.st.open[0].pid]; x != nil && now-x.at > lateAfter.Milliseconds() {
-				n++
+		if p.st != nil {
+			if x, age := p.st.oldestOpen(now); x != nil && now.UnixMilli()-x.at > lateAfter.Milliseconds() {
+				all = append(all, LateTransaction{Topic: p.topic, Partition: p.n, ProducerID: p.st.open[0].pid, First: x.start, OpenFor: age})
 			}
 		}
 		p.mu.Unlock()
 	}
-	return n
+	slices.SortFunc(all, func(a, b LateTransaction) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return all
 }
 
 // newMetrics registers the metrics with r, which may be nil.
@@ -108,7 +113,7 @@ func newMetrics(r prometheus.Registerer, h *Host) *metrics {
 		}, func() float64 { return float64(h.cache.used()) })
 		late := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "stream_partitions_late_transactions", Help: "Partitions in use here whose oldest open transaction has had nothing appended for 20 minutes: committed readers wait for its end.",
-		}, h.late)
+		}, func() float64 { return float64(len(h.Late())) })
 		budget := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "stream_memory_budget_bytes", Help: "Bytes allowed, by pool.", ConstLabels: prometheus.Labels{"pool": "tail_cache"},
 		}, func() float64 { return float64(h.cache.budget) })

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -37,6 +38,19 @@ func (s *state) lastStable() types.Offset {
 		return s.open[0].start
 	}
 	return s.next
+}
+
+// oldestOpen is the producer of the oldest open transaction, and for how long that
+// has been open; nil and 0 if none is.
+func (s *state) oldestOpen(now time.Time) (*producer, time.Duration) {
+	if len(s.open) == 0 {
+		return nil, 0
+	}
+	x := s.producers[s.open[0].pid]
+	if x == nil {
+		return nil, 0
+	}
+	return x, max(1, now.Sub(time.UnixMilli(x.began)))
 }
 
 // belongs decides in which transaction a batch of an epoch that is not too old

@@ -352,8 +352,11 @@ func TestOpenTransactionsDoNotExpire(t *testing.T) {
 		g.end(Marker{ProducerID: 8, N: 1, Commit: true, CoordinatorEpoch: 2})
 		time.Sleep(48 * time.Hour)
 		g.mustProduce(batch(1))
-		if n := g.host.late(); n != 1 {
-			t.Errorf("%v partitions with late transactions", n)
+		if l := g.host.Late(); !slices.Equal(l, []LateTransaction{{Topic: "t", ProducerID: 7, OpenFor: 48 * time.Hour}}) {
+			t.Errorf("late transactions: %+v", l)
+		}
+		if s, err := g.p.Status(t.Context()); err != nil || s.LastStable != 0 || s.OpenFor != 48*time.Hour {
+			t.Errorf("%+v, %v", s, err)
 		}
 		w.everywhere(t, g, func(what string, g *gateway) {
 			ps, err := g.p.Producers(t.Context())
@@ -372,8 +375,11 @@ func TestOpenTransactionsDoNotExpire(t *testing.T) {
 		if err != nil || len(ps) != 1 || ps[0].TxnStart != -1 || ps[0].CoordinatorEpoch != 3 || ps[0].Epoch != 1 || ps[0].LastSequence != -1 || ps[0].LastTime != time.Now().UnixMilli() {
 			t.Errorf("%+v, %v", ps, err)
 		}
-		if n := g.host.late(); n != 0 {
-			t.Errorf("%v partitions with late transactions", n)
+		if l := g.host.Late(); len(l) != 0 {
+			t.Errorf("late transactions: %+v", l)
+		}
+		if s, err := g.p.Status(t.Context()); err != nil || s.LastStable != 6 || s.OpenFor != 0 {
+			t.Errorf("%+v, %v", s, err)
 		}
 		if r := g.committed(0); r.LastStable != 6 || !slices.Equal(r.Aborted, []Aborted{{7, 0}}) {
 			t.Errorf("%+v", r)

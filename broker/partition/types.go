@@ -163,4 +163,18 @@ type Status struct {
 	Offline           int    // replicas on servers that are away
 	StoreLeader       string // server that leads the stream; "" if none does
 	Stopped           string // why it stopped; "" if it runs
+	// LastStable is where committed readers stop; OpenFor is for how long the
+	// transaction that begins there has been open, 0 if none is.
+	LastStable types.Offset
+	OpenFor    time.Duration
+}
+
+// LateTransaction is the oldest open transaction of a partition, of which nothing
+// was appended for so long that it should have ended.
+type LateTransaction struct {
+	Topic      string
+	Partition  int32
+	ProducerID int64
+	First      types.Offset  // of its first batch: committed readers stop there
+	OpenFor    time.Duration // since that was appended
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/hanzoai/stream/test/e2e/broker"
 	"github.com/hanzoai/stream/test/testkit"
 )
@@ -201,13 +203,26 @@ func (p person) status(t *testing.T, addr string) {
 		Topics          int
 		Partitions      int
 		UnderReplicated []string `json:"under_replicated"`
+		Late            []any    `json:"late_transactions"`
+	}
+	p.create(t, "held", "1")
+	open, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.TransactionalID("open"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	if err := open.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := open.ProduceSync(t.Context(), &kgo.Record{Topic: "held"}).FirstErr(); err != nil {
+		t.Fatal(err)
 	}
 	p.ask(t, &st, "status")
 	_, port, _ := strings.Cut(addr, ":")
-	if st.Cluster == "" || st.Controller < 0 || len(st.Brokers) != 1 || !strings.HasSuffix(st.Brokers[0].Address, ":"+port) || st.Topics == 0 || st.Partitions < st.Topics || len(st.UnderReplicated) != 0 {
+	if st.Cluster == "" || st.Controller < 0 || len(st.Brokers) != 1 || !strings.HasSuffix(st.Brokers[0].Address, ":"+port) || st.Topics == 0 || st.Partitions < st.Topics || len(st.UnderReplicated) != 0 || st.Late == nil || len(st.Late) != 0 {
 		t.Errorf("status %+v", st)
 	}
-	if r := p.run(t, "", "status"); r.code != 0 || !strings.Contains(r.stdout, "under-replicated:  none\n") {
+	if r := p.run(t, "", "status"); r.code != 0 || !regexp.MustCompile(`under-replicated: +none\n(.*\n)*late transactions: +none\n`).MatchString(r.stdout) {
 		t.Errorf("status: %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }
