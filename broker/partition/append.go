@@ -321,13 +321,14 @@ func (p *Partition) heldBackLocked(e *entry) bool {
 // when every member was answered.
 func (p *Partition) commit(g *group) {
 	ctx := p.host.ctx
-	// asked counts how often the leader confirmed, after the group came, that the
-	// state which refuses is the newest: a producer that moved here from another
-	// gateway is out of order only in our eyes until we have read what it wrote
-	// there. On several replicas it takes two answers, a second apart (design
-	// rule 7). An append that succeeds proves it at once, so whatever comes
-	// meanwhile joins the group.
-	asked := 0
+	// That the state which refuses is the newest the leader must have confirmed,
+	// asked after the group came, so that it can be believed (weigh): a producer that
+	// moved here from another gateway is out of order only in our eyes until we have
+	// read what it wrote there. An append that succeeds proves it at once, so whatever
+	// comes meanwhile joins the group.
+	var pr proof
+	var said answer
+	asked := false
 	if g.hand && p.settled(g) && p.handOver(g) {
 		return
 	}
@@ -356,19 +357,26 @@ func (p *Partition) commit(g *group) {
 			return
 		}
 		if g.accepted == 0 {
-			if g.refused == 0 || asked > 1 || asked == 1 && !p.replicated() {
+			var wait time.Duration
+			if asked && g.refused > 0 {
+				wait, err = p.weigh(&pr, said)
+			}
+			if err == nil && (g.refused == 0 || asked && wait == 0) {
 				p.answer(g)
 				return
 			}
-			if asked > 0 && p.joined(g, time.Second) {
-				asked = 0
+			if wait > 0 && p.joined(g, wait) {
+				asked, pr = false, proof{}
 				continue
 			}
-			if err := p.sync(ctx); err != nil {
+			if err == nil {
+				said, err = p.synced(ctx)
+				asked = true
+			}
+			if err != nil {
 				p.fail(g, err, p.stopMessage())
 				return
 			}
-			asked++
 			continue
 		}
 		if !p.insync() && p.failAcksAll(g) {

@@ -233,8 +233,8 @@ func (p *Partition) absent(ctx context.Context, seq pubsub.Seq) error {
 
 // hole decides about a sequence that should be there and was not delivered.
 // Absence is believed from the leader only, on more than one replica twice, a
-// second apart (design rule 7). A stream without it has lost acknowledged
-// records: the partition stops.
+// second apart, and not while we may be cut off with it (design rule 7). A stream
+// without it has lost acknowledged records: the partition stops.
 func (p *Partition) hole(ctx context.Context, seq pubsub.Seq, b pubsub.Bounds) (again bool, err error) {
 	times := 1
 	if b.Replicas > 1 {
@@ -266,6 +266,9 @@ func (p *Partition) hole(ctx context.Context, seq pubsub.Seq, b pubsub.Bounds) (
 		if r, _, err := p.fetchRecord(ctx); err != nil || r.First > seq {
 			return err == nil, err // purged, as the record says
 		}
+	}
+	if err := p.cutOff(b.Replicas); err != nil {
+		return false, err
 	}
 	c := &corruption{kind: "gap", seq: seq, why: "the stream lacks a message that was stored"}
 	p.stopFor(c)

@@ -104,33 +104,62 @@ func (h *Host) watch(now time.Time) {
 	}
 }
 
+// proof is how far the leader's answers to one question may be believed where they
+// deny something on which someone acts. All such questions come here: where the log
+// ends, an offset beyond it, a batch out of sequence, a message that is missing.
+type proof struct {
+	first time.Time // when the first answer came
+}
+
+// weigh adds an answer to a question that was sent after the one who wants to know
+// had come. 0: what it denies was not there at some moment since. Else the leader is
+// to be asked again after a while. An error: nothing that a leader denies may be
+// believed here now.
+func (p *Partition) weigh(pr *proof, a answer) (wait time.Duration, err error) {
+	if a.Replicas == 1 {
+		return 0, nil
+	}
+	if err := p.cutOff(a.Replicas); err != nil {
+		return 0, err
+	}
+	if pr.first.IsZero() {
+		pr.first = a.heard
+	}
+	// Only what was applied counts: others may have asked since, another server.
+	known := a.sent.Sub(pr.first)
+	if a.Leader != "" {
+		known = max(known, p.host.witness.awake(a.Leader, a.sent, p.host.clock()))
+	}
+	if known >= secondLook {
+		return 0, nil
+	}
+	return max(secondLook-known, time.Millisecond), nil
+}
+
+// cutOff is an error while our membership is not renewed: we may be cut off with a
+// minority of the store, whose leader was deposed and cannot learn of it, so that
+// it denies the same for as long as it likes. One replica has no minority.
+func (p *Partition) cutOff(replicas int) error {
+	if f := p.host.fresh; replicas == 1 || f == nil || f() {
+		return nil
+	}
+	return fmt.Errorf("%s: this gateway may be cut off with a minority of the store: %w", p, pubsub.ErrUnavailable)
+}
+
 // settle is sync, after which the end of the log as we know it was the end at
 // some moment since settle was called.
 func (p *Partition) settle(ctx context.Context) error {
-	var first time.Time
+	var pr proof
 	for {
 		a, err := p.synced(ctx)
 		if err != nil {
 			return err
 		}
-		if a.Replicas == 1 {
-			return nil
+		wait, err := p.weigh(&pr, a)
+		if err != nil || wait == 0 {
+			return err
 		}
-		if f := p.host.fresh; f != nil && !f() {
-			return fmt.Errorf("%s: this gateway may be cut off with a minority of the store: %w", p, pubsub.ErrUnavailable)
-		}
-		if first.IsZero() {
-			first = a.heard
-		}
-		// Only what was applied counts: others may have asked since, another server.
-		known := a.sent.Sub(first)
-		if a.Leader != "" {
-			known = max(known, p.host.witness.awake(a.Leader, a.sent, p.host.clock()))
-		}
-		if known >= secondLook {
-			return nil
-		}
-		if !sleep(ctx, max(secondLook-known, time.Millisecond)) {
+		if !sleep(ctx, wait) {
 			return ctx.Err()
 		}
 	}

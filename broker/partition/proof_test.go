@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,6 +209,117 @@ func TestEndAfterAHandOver(t *testing.T) {
 		}
 		if a.p.stopMessage() == "" {
 			t.Error("not stopped")
+		}
+	})
+}
+
+// Cut off together with a minority of the store, whose deposed leader answers for as
+// long as it likes, a gateway says "no" to nothing, and stops no partition.
+func TestCutOffWithAMinority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{MaxReplicas: 3})
+		var denying, away atomic.Bool
+		a := w.gateway(memory.Faults{})
+		b := w.gateway(memory.Faults{Get: func(op memory.Op) (f memory.ReadFault) {
+			f.Deny = denying.Load() && op.Name == testLog
+			return f
+		}})
+		lead(t, a, "n1")
+		l := lead(t, b, "n2")
+		b.configure(func(c *Config) { c.Retained = true })
+		produce := func(g *gateway, seq int32) AppendResult {
+			return g.produce(AppendRequest{Records: idempotent(7, 0, seq, 1)})
+		}
+		for seq := range int32(3) {
+			if r := produce(a, seq); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		if end, _ := latest(t, b); end != 3 {
+			t.Fatalf("end %d", end)
+		}
+		for seq := int32(3); seq < 8; seq++ {
+			if r := produce(a, seq); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		l.by("n2", 5)
+		away.Store(true)
+		b.host.fresh = func() bool { return !away.Load() }
+		questions := map[string]func() error{
+			"read": func() error {
+				_, err := b.p.Read(t.Context(), ReadRequest{Offset: 6, MaxBytes: 1 << 20})
+				return err
+			},
+			"available":    func() error { _, err := b.p.Available(t.Context(), 6, false); return err },
+			"delete":       func() error { _, err := b.p.DeleteRecords(t.Context(), 6); return err },
+			"delete all":   func() error { _, err := b.p.DeleteRecords(t.Context(), HighWatermark); return err },
+			"latest":       func() error { _, err := b.p.Lookup(t.Context(), LookupRequest{Timestamp: Latest}); return err },
+			"out of order": func() error { return produce(b, 8).Err },
+			"by time": func() error {
+				_, err := b.p.Lookup(t.Context(), LookupRequest{Timestamp: time.Now().Add(time.Minute).UnixMilli()})
+				return err
+			},
+		}
+		for name, ask := range questions {
+			if err := ask(); !errors.Is(err, pubsub.ErrUnavailable) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		// What is there is there, whoever says so.
+		if bs := b.read(1); len(bs) == 0 {
+			t.Error("nothing read")
+		}
+		if r := produce(b, 2); r.Err != nil || r.BaseOffset != 2 {
+			t.Errorf("a duplicate: %+v", r)
+		}
+		// A message that the leader denies, and an end before what is known.
+		denying.Store(true)
+		if _, err := b.p.hole(t.Context(), 3, pubsub.Bounds{Last: 3, Replicas: 3}); !errors.Is(err, pubsub.ErrUnavailable) {
+			t.Errorf("a message that is denied: %v", err)
+		}
+		denying.Store(false)
+		l.by("n2", 7)
+		for range 60 {
+			_ = b.p.sync(t.Context())
+			time.Sleep(time.Second)
+		}
+		if s := b.p.stopMessage(); s != "" {
+			t.Fatalf("stopped: %s", s)
+		}
+		// It has come back.
+		l.by("n1", 0)
+		away.Store(false)
+		for name, ask := range questions {
+			if name == "delete all" {
+				continue
+			}
+			if err := ask(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if start, err := b.p.DeleteRecords(t.Context(), HighWatermark); err != nil || start != 9 {
+			t.Errorf("deleted up to %d, %v", start, err)
+		}
+	})
+}
+
+// "Everything there is" is deleted up to the end that is certain.
+func TestDeleteAllAfterALeaderWoke(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{MaxReplicas: 3})
+		a, b := w.gateway(memory.Faults{}), w.gateway(memory.Faults{})
+		a.mustProduce(batch(3))
+		if end, _ := latest(t, b); end != 3 {
+			t.Fatalf("end %d", end)
+		}
+		a.mustProduce(batch(5))
+		b.configure(func(c *Config) { c.Retained = true })
+		l := lead(t, b, "n2")
+		l.by("n2", 1)
+		time.AfterFunc(900*time.Millisecond, func() { l.by("n1", 0) })
+		if start := b.delete(HighWatermark); start != 8 {
+			t.Errorf("deleted up to %d, the log ends at 8", start)
 		}
 	})
 }

@@ -38,11 +38,12 @@ func (p *Partition) viewLocked(committed bool) view {
 
 // look checks an offset against the log as it is now and returns the view. An
 // offset beyond the known end is out of range only if the leader says so, asked
-// after the request came (on several replicas twice, a second apart); the end
-// is the end only if we follow the news.
+// after the request came, and may be believed (weigh); the end is the end only if
+// we follow the news.
 func (p *Partition) look(ctx context.Context, offset types.Offset, committed bool) (view, error) {
-	asked := 0
-	for {
+	var pr proof
+	var said answer
+	for asked := false; ; asked = true {
 		if err := p.ready(ctx); err != nil {
 			return view{}, err
 		}
@@ -65,18 +66,21 @@ func (p *Partition) look(ctx context.Context, offset types.Offset, committed boo
 		case offset < v.limit:
 			return v, nil
 		case offset <= v.hw:
-			if p.interested() || asked > 0 {
+			if p.interested() || asked {
 				return v, nil
 			}
-		case asked > 1 || asked == 1 && !p.replicated():
-			return v, kerr.OffsetOutOfRange
-		case asked > 0:
-			if !sleep(ctx, time.Second) {
+		case asked:
+			switch wait, err := p.weigh(&pr, said); {
+			case err != nil:
+				return v, err
+			case wait == 0:
+				return v, kerr.OffsetOutOfRange
+			case !sleep(ctx, wait):
 				return v, ctx.Err()
 			}
 		}
-		asked++
-		if err := p.sync(ctx); err != nil {
+		var err error
+		if said, err = p.synced(ctx); err != nil {
 			return v, err
 		}
 	}

@@ -64,12 +64,13 @@ func (p *Partition) DeleteRecords(ctx context.Context, offset types.Offset) (typ
 	return p.start, nil
 }
 
-// deletable finds out where the log start is to go, and where it is. That the
-// offset lies beyond the end is believed from the leader only, on several
-// replicas twice.
+// deletable finds out where the log start is to go, and where it is. Where the log
+// ends, and that the offset lies beyond, must be certain (weigh).
 func (p *Partition) deletable(ctx context.Context, offset types.Offset) (to, start types.Offset, err error) {
-	for asked := 0; ; {
-		if err := p.sync(ctx); err != nil {
+	var pr proof
+	for {
+		said, err := p.synced(ctx)
+		if err != nil {
 			return 0, types.NoOffset, err
 		}
 		p.mu.Lock()
@@ -81,16 +82,23 @@ func (p *Partition) deletable(ctx context.Context, offset types.Offset) (to, sta
 		if offset == HighWatermark {
 			to = p.st.next
 		}
-		beyond := to > p.st.next
+		within, beyond := offset != HighWatermark && to <= p.st.next, to > p.st.next
 		p.mu.Unlock()
-		if !beyond {
+		if within {
 			return to, start, nil
 		}
-		if asked++; asked > 1 || !p.replicated() {
+		wait, err := p.weigh(&pr, said)
+		switch {
+		case err != nil:
+			return 0, types.NoOffset, err
+		case wait > 0:
+			if !sleep(ctx, wait) {
+				return 0, types.NoOffset, ctx.Err()
+			}
+		case beyond:
 			return 0, types.NoOffset, kerr.OffsetOutOfRange
-		}
-		if !sleep(ctx, time.Second) {
-			return 0, types.NoOffset, ctx.Err()
+		default:
+			return to, start, nil
 		}
 	}
 }

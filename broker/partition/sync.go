@@ -68,9 +68,16 @@ func (p *Partition) question(ctx context.Context) (answer, error) {
 }
 
 // behind notes that the leader's last sequence is below one that is known to be
-// stored. After backAfter of this the partition stops.
+// stored. After backAfter of this, during which we were not cut off with it, the
+// partition stops.
 func (p *Partition) behind(b pubsub.Bounds, known pubsub.Seq) error {
 	now := p.host.clock()
+	if err := p.cutOff(b.Replicas); err != nil {
+		p.mu.Lock()
+		p.wentBack = time.Time{}
+		p.mu.Unlock()
+		return err
+	}
 	p.mu.Lock()
 	if p.wentBack.IsZero() {
 		p.wentBack = now
