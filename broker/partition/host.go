@@ -74,7 +74,7 @@ type Host struct {
 	others    Others
 	format    func() int
 	fresh     func() bool
-	witness   witness
+	witness   pubsub.Witness
 	list      string // filter of all partitions' subjects
 	log       *slog.Logger
 	metrics   *metrics

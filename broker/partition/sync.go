@@ -52,7 +52,9 @@ func (p *Partition) question(ctx context.Context) (answer, error) {
 	}
 	a := answer{b, sent, p.host.clock()}
 	if b.Replicas > 1 && b.Leader != "" {
-		p.host.witness.note(b.Leader, p, a.sent, a.heard)
+		p.host.witness.Note(b.Leader, a.sent, a.heard, func(ctx context.Context) {
+			_, _ = p.bounds(ctx) // what is not answered is what one wants to know
+		})
 	}
 	p.mu.Lock()
 	p.replicas = b.Replicas

@@ -3,7 +3,6 @@ package topic
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/hanzoai/stream/pubsub"
 )
@@ -22,28 +21,19 @@ type askedKey struct{}
 
 // asked is what the store was asked on behalf of one request.
 type asked struct {
-	began time.Time // no question is older
-
 	mu   sync.Mutex // guards: all below
 	keys map[string]bool
 	all  bool  // the whole table was taken in
 	err  error // a question failed: the store is not asked again
+	// complete says whether memory is certainly complete; nil: not found out yet.
+	complete *bool
 }
 
 // ForMany is a context for one request that names many topics or partitions: what
 // it has asked the store once, it does not ask again, and once a question has
 // failed all others have.
 func ForMany(ctx context.Context) context.Context {
-	return context.WithValue(ctx, askedKey{}, &asked{began: time.Now(), keys: map[string]bool{}})
-}
-
-// since is when the first question for a call was sent that began at a time, at the
-// earliest: the request that it belongs to may have asked before.
-func since(ctx context.Context, call time.Time) time.Time {
-	if a, _ := ctx.Value(askedKey{}).(*asked); a != nil && a.began.Before(call) {
-		return a.began
-	}
-	return call
+	return context.WithValue(ctx, askedKey{}, &asked{keys: map[string]bool{}})
 }
 
 // before says what is to be asked for a key: nothing (done, with the outcome), the

@@ -225,13 +225,15 @@ func (ts *Topics) Newest(ctx context.Context, t *Topic) (*Topic, error) {
 // far, UNKNOWN_TOPIC_OR_PARTITION, or LEADER_NOT_AVAILABLE while a growth that we
 // have not heard of may be denied by a leader that woke from a freeze.
 func (ts *Topics) Reaching(ctx context.Context, t *Topic, n int32) (*Topic, error) {
-	call := ts.deps.Clock()
 	t, err := ts.Newest(ctx, t)
 	switch {
 	case err != nil || n < t.Partitions:
 		return t, err
-	case !ts.believe(ctx, fmt.Sprintf("%s/%d", t.Name, t.Partitions), call): // no topic's name
+	case !ts.complete(ctx):
 		return nil, refuse(kerr.LeaderNotAvailable, "It is not certain yet that topic %s has only %d partitions.", t.Name, t.Partitions)
+	}
+	if now := ts.cached(t.Name); now != nil && now.ID == t.ID && n < now.Partitions {
+		return now, nil
 	}
 	return nil, kerr.UnknownTopicOrPartition
 }

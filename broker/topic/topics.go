@@ -82,6 +82,7 @@ type Topics struct {
 	kick    chan struct{} // capacity 1: unfinished work of our own, sweep soon
 	sweeps  chan struct{} // capacity 1: held while sweeping
 	flights flights
+	witness pubsub.Witness
 	doubts  chan string // names of topics to ask about, see Recheck
 	// confirmed is the life of this gateway in which all of memory was compared
 	// with the store, see confirm.
@@ -95,11 +96,11 @@ type Topics struct {
 	byName   map[string]*Topic
 	byID     map[types.TopicID]*Topic
 	gone     map[types.TopicID]bool   // ids that were and will never be again
-	absent   map[string]time.Time     // first denial by the store, where one is not enough
 	busy     map[string]chan struct{} // keys being worked on in this process; closed at the end
 	onChange []func(old, new *Topic)
-	unknown  []string // streams that no record explains
-	total    int      // partitions of all records
+	upTo     pubsub.Rev // everything up to here is in memory
+	unknown  []string   // streams that no record explains
+	total    int        // partitions of all records
 }
 
 // entry is a key as last seen.
@@ -133,7 +134,6 @@ func New(c Config, d Deps) *Topics {
 		byName:  map[string]*Topic{},
 		byID:    map[types.TopicID]*Topic{},
 		gone:    map[types.TopicID]bool{},
-		absent:  map[string]time.Time{},
 		busy:    map[string]chan struct{}{},
 	}
 	ts.dynamic.Store(&settings{})
@@ -164,6 +164,9 @@ func (ts *Topics) Run(ctx context.Context) error {
 	var janitor sync.WaitGroup
 	janitor.Go(func() { ts.tidy(ctx) })
 	janitor.Go(func() { ts.recheck(ctx) })
+	if ts.config.Replicas > 1 {
+		janitor.Go(func() { ts.watchLeader(ctx) })
+	}
 	defer janitor.Wait()
 	defer cancel()
 	// Whichever of the two catches up last makes it ready.
@@ -184,6 +187,7 @@ func (ts *Topics) Run(ctx context.Context) error {
 	})
 	err := ts.deps.Table.Watch(ctx, pubsub.WatchOptions{Synced: synced}, func(v pubsub.Value) error {
 		ts.apply(v)
+		ts.reached(v.Rev)
 		return nil
 	})
 	if err != nil {
@@ -229,7 +233,6 @@ func (ts *Topics) apply(v pubsub.Value) {
 	}
 	if now := next.topic; now != nil {
 		ts.byName[now.Name], ts.byID[now.ID] = now, now
-		delete(ts.absent, now.Name)
 	}
 	if r := prev.record; r != nil && (next.record == nil || next.record.ID != r.ID || next.record.State == deleting) {
 		if len(ts.gone) >= 10_000 {
@@ -264,7 +267,6 @@ func (e *entry) count() int {
 // store has confirmed after the call began; INVALID_TOPIC_EXCEPTION for what is
 // no name; LEADER_NOT_AVAILABLE while an absence is not proven yet.
 func (ts *Topics) Get(ctx context.Context, name string) (*Topic, error) {
-	call := ts.deps.Clock()
 	if err := ts.confirm(ctx); err != nil {
 		return nil, err
 	}
@@ -284,8 +286,11 @@ func (ts *Topics) Get(ctx context.Context, name string) (*Topic, error) {
 	if t := ts.cached(name); t != nil {
 		return t, nil
 	}
-	if !ts.believe(ctx, name, call) {
+	if !ts.complete(ctx) {
 		return nil, refuse(kerr.LeaderNotAvailable, "It is not certain yet that there is no topic %s.", name)
+	}
+	if t := ts.cached(name); t != nil {
+		return t, nil
 	}
 	return nil, kerr.UnknownTopicOrPartition
 }
@@ -327,36 +332,10 @@ func (ts *Topics) load(ctx context.Context, key string) (*record, pubsub.Rev, er
 	return r, v.Rev, nil
 }
 
-// believe decides whether the store's denial, asked for by a call, may be acted
-// upon: at once on one replica; on more, a leader that woke from a freeze denies
-// what it has not seen, so it takes a second denial, to a question that was sent a
-// second after the first denial had come.
-func (ts *Topics) believe(ctx context.Context, what string, call time.Time) bool {
-	if ts.deps.Fresh != nil && !ts.deps.Fresh() {
-		return false
-	}
-	if ts.config.Replicas <= 1 {
-		return true
-	}
-	now := ts.deps.Clock()
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	first := ts.absent[what]
-	if age := now.Sub(first); age > time.Minute || age < 0 { // also: never denied before
-		if len(ts.absent) >= 10_000 {
-			clear(ts.absent)
-		}
-		ts.absent[what] = now
-		return false
-	}
-	return since(ctx, call).Sub(first) >= time.Second
-}
-
 // GetByID finds a topic by id: else UNKNOWN_TOPIC_ID. An id that is gone never
 // comes back, so it is refused from memory; one never seen is looked for in the
 // store.
 func (ts *Topics) GetByID(ctx context.Context, id types.TopicID) (*Topic, error) {
-	call := ts.deps.Clock()
 	find := func() (*Topic, bool) {
 		ts.mu.RLock()
 		defer ts.mu.RUnlock()
@@ -375,13 +354,16 @@ func (ts *Topics) GetByID(ctx context.Context, id types.TopicID) (*Topic, error)
 	if err := ts.askAll(ctx); err != nil {
 		return nil, err
 	}
-	if t, gone = find(); t == nil {
-		if !gone && !ts.believe(ctx, id.String(), call) {
-			return nil, refuse(kerr.LeaderNotAvailable, "It is not certain yet that there is no topic with id %s.", id)
-		}
-		return nil, kerr.UnknownTopicID
+	if t, gone = find(); t != nil {
+		return t, nil
 	}
-	return t, nil
+	if !gone && !ts.complete(ctx) {
+		return nil, refuse(kerr.LeaderNotAvailable, "It is not certain yet that there is no topic with id %s.", id)
+	}
+	if t, _ = find(); t != nil {
+		return t, nil
+	}
+	return nil, kerr.UnknownTopicID
 }
 
 // All lists all topics by name, those included that another gateway said a

@@ -458,40 +458,40 @@ func TestC41UnknownIsNotAbsent(t *testing.T) {
 	wantCode(t, "Get with the store back", err, kerr.UnknownTopicOrPartition)
 }
 
-// TestC41AbsenceNeedsProof (design rule 7): with replicas, one denial is not
-// enough, nor is any while our own membership is not acknowledged.
+// TestC41AbsenceNeedsProof (design rule 7): with replicas, the store's denial is not
+// enough before its server is known to have been awake for a second, nor is any while
+// our own membership is not acknowledged.
 func TestC41AbsenceNeedsProof(t *testing.T) {
 	t.Parallel()
-	now := time.Unix(1000, 0)
-	fresh := true
-	g, _ := simple(t, func(c *Config, d *Deps) {
-		c.Replicas = 3
-		d.Clock = func() time.Time { return now }
-		d.Fresh = func() bool { return fresh }
+	synctest.Test(t, func(t *testing.T) {
+		fresh := true
+		g, _ := simple(t, func(c *Config, d *Deps) {
+			c.Replicas = 3
+			d.Fresh = func() bool { return fresh }
+		})
+		defer g.stop()
+		get := func(what string, want *kerr.Error) {
+			t.Helper()
+			_, err := g.Get(t.Context(), "foo")
+			wantCode(t, what, err, want)
+		}
+		get("first denial", kerr.LeaderNotAvailable)
+		time.Sleep(999 * time.Millisecond)
+		get("too soon after it", kerr.LeaderNotAvailable)
+		time.Sleep(2 * time.Millisecond)
+		get("a second later", kerr.UnknownTopicOrPartition)
+		fresh = false
+		get("while not fresh", kerr.LeaderNotAvailable)
+		fresh = true
+		time.Sleep(5 * time.Minute)
+		get("its server is watched", kerr.UnknownTopicOrPartition)
+		_, err := g.GetByID(t.Context(), types.NewTopicID())
+		wantCode(t, "an id", err, kerr.UnknownTopicID)
+		time.Sleep(30 * time.Minute)
+		get("nobody wanted to know for long", kerr.LeaderNotAvailable)
+		mustCreate(t, g, spec("foo"))
+		get("created", nil)
 	})
-	get := func(what string, want *kerr.Error) {
-		t.Helper()
-		_, err := g.Get(t.Context(), "foo")
-		wantCode(t, what, err, want)
-	}
-	get("first denial", kerr.LeaderNotAvailable)
-	now = now.Add(999 * time.Millisecond)
-	get("too soon after it", kerr.LeaderNotAvailable)
-	now = now.Add(time.Millisecond)
-	get("a second later", kerr.UnknownTopicOrPartition)
-	fresh = false
-	get("while not fresh", kerr.LeaderNotAvailable)
-	fresh = true
-	now = now.Add(2 * time.Minute)
-	get("long after", kerr.LeaderNotAvailable)
-	id := types.NewTopicID()
-	_, err := g.GetByID(t.Context(), id)
-	wantCode(t, "first denial of an id", err, kerr.LeaderNotAvailable)
-	now = now.Add(time.Second)
-	_, err = g.GetByID(t.Context(), id)
-	wantCode(t, "second denial of an id", err, kerr.UnknownTopicID)
-	mustCreate(t, g, spec("foo"))
-	get("created", nil)
 }
 
 // TestMemoryFollowsTable: a watch that starts over, and a start with topics,

@@ -183,7 +183,10 @@ func (h *handle) Bounds(ctx context.Context) (pubsub.Bounds, error) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	all, last := h.viewLocked(f.Behind)
-	b := pubsub.Bounds{First: pubsub.Seq(last) + 1, Last: pubsub.Seq(last), Messages: uint64(len(all)), Replicas: 1, InSync: 1}
+	b := pubsub.Bounds{First: pubsub.Seq(last) + 1, Last: pubsub.Seq(last), Messages: uint64(len(all)), Replicas: 1, InSync: 1, Leader: "memory"}
+	if f.Behind > 0 {
+		b.Leader = "" // nobody's name: it was another server
+	}
 	for i, v := range all {
 		if i == 0 {
 			b.First = pubsub.Seq(v.Rev)
