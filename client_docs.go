@@ -31,8 +31,12 @@ terminal, progress go to stderr. ` + "`stream completion bash|zsh|fish|powershel
 	commands := client.Commands("", nil)
 	b.WriteString("\nAll take these flags (`-o` is another one for `consume`):\n\n| Flag | Default | Meaning |\n|---|---|---|\n")
 	for _, c := range commands {
-		if c.Name() == "status" { // it has no flags of its own
-			c.Flags().VisitAll(func(f *pflag.Flag) { writeFlag(&b, f) })
+		if c.Name() == "status" {
+			c.Flags().VisitAll(func(f *pflag.Flag) {
+				if f.Name != "admin" { // of its own
+					writeFlag(&b, f)
+				}
+			})
 		}
 	}
 	for _, c := range commands {

@@ -90,6 +90,12 @@ type config struct {
 	TxnMaxTimeout time.Duration `key:"transaction.max.timeout.ms" default:"15m" range:"1ms.." unit:"ms" show:"plain" kafka:"transaction.max.timeout.ms" group:"Limits: transactions" doc:"Longest time that a transaction may ask to stay open."`
 	TxnIDKeep     time.Duration `key:"transactional.id.expiration.ms" default:"168h" range:"1ms.." unit:"ms" show:"plain" kafka:"transactional.id.expiration.ms" doc:"How long a transactional id is kept that nobody uses."`
 
+	CleanerEnable  bool          `key:"log.cleaner.enable" default:"true" show:"plain" kafka:"log.cleaner.enable" group:"Compaction" doc:"Whether this gateway compacts topics whose cleanup.policy has compact. One gateway at a time does it for all, whichever holds the maintenance lease: set it on all of them alike."`
+	CleanerMemory  byteSize      `key:"log.cleaner.dedupe.buffer.size" default:"128MiB" range:"1MiB.." show:"plain" kafka:"log.cleaner.dedupe.buffer.size" doc:"Memory for the keys of the partition that is being compacted, while it is; if they need more, it takes several passes. Never above an eighth of the memory limit."`
+	CleanerRate    byteSize      `key:"log.cleaner.io.max.bytes.per.second" default:"0" range:"0.." show:"plain" kafka:"log.cleaner.io.max.bytes.per.second" doc:"Bytes a second that compaction reads and writes, both together; 0: no limit."`
+	CleanerCPU     int           `key:"compaction.cpu.percent" default:"50" range:"1..100" show:"plain" doc:"Share of one core that compaction takes at most, in percent: the time in which it does not rest."`
+	CleanerBackoff time.Duration `key:"log.cleaner.backoff.ms" default:"15s" range:"0.." unit:"ms" show:"plain" kafka:"log.cleaner.backoff.ms" doc:"How long compaction rests when there is nothing to do, and between two runs on one partition; at least a second."`
+
 	AdminPort   int           `key:"admin-port" default:"9093" range:"0..65535" show:"plain" group:"Admin HTTP" doc:"HTTP port; 0 turns HTTP off."`
 	AdminBind   []string      `key:"admin-bind" show:"plain" doc:"Addresses to listen on for HTTP, comma separated, each host or host:port. Empty: as bind."`
 	AdminHeader byteSize      `key:"admin.header.max.bytes" default:"64KiB" range:"4096..16777216" show:"plain" doc:"Largest header of an HTTP request (431 above it)."`

@@ -118,6 +118,7 @@ func (l *loaded) brokerConfig(a advertised) broker.Config {
 			ClampReplication: l.ClampReplicas, AutoCreate: l.AutoCreate, MaxMessageBytes: int(l.MaxMessage), MaxPartitions: l.MaxPartitions, Static: l.topicDefaults()},
 		Group: g,
 		Txn:   t,
+		Clean: broker.CleanConfig{MostMemory: int(l.CleanerMemory), Share: float64(l.CleanerCPU) / 100},
 	}
 }
 
@@ -152,6 +153,9 @@ func (l *loaded) shownToClients(a advertised) map[string]string {
 				m[name] = f.plain(&l.config)
 			}
 		}
+	}
+	if l.CleanerRate == 0 {
+		delete(m, "log.cleaner.io.max.bytes.per.second") // Kafka's default is no limit
 	}
 	if l.MaxConnsIP == 0 {
 		m["max.connections.per.ip"] = "2147483647" // as Kafka writes "no cap"
@@ -254,6 +258,7 @@ func (k *kafka) Facts() facts {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	ts, err := k.broker.Topics(ctx)
+	f.Compaction = k.compaction(ts)
 	if err != nil {
 		return f
 	}

@@ -129,6 +129,10 @@ func (l *loaded) resolve(m memoryLimit) map[string]string {
 		l.FetchCache = most
 		why[fold("fetch.cache.bytes")] = "an eighth of the memory limit"
 	}
+	if most := max(m.Limit/8, 1<<20); l.CleanerMemory > most {
+		l.CleanerMemory = most
+		why[fold("log.cleaner.dedupe.buffer.size")] = "an eighth of the memory limit"
+	}
 	if !l.isSet("socket.request.max.bytes") && l.MaxRequest == l.MaxMessage+64<<10 {
 		why[fold("socket.request.max.bytes")] = "message.max.bytes + 64 KiB"
 	}

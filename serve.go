@@ -118,15 +118,18 @@ type gateway interface {
 	Facts() facts
 	Topics(ctx context.Context, name string) ([]admin.Topic, error)
 	Offsets(ctx context.Context, group, topic string) ([]admin.Offset, error)
+	Compaction(ctx context.Context, topic string) (admin.TopicCompaction, error)
+	Compact(ctx context.Context, topic string) (admin.TopicCompaction, error)
 }
 
 // facts are what a running gateway knows about itself.
 type facts struct {
-	ClusterID string
-	NodeID    int32
-	Gateways  []admin.Gateway
-	Compacted []string // topics with cleanup.policy=compact, kept whole
-	Late      []admin.LateTransaction
+	ClusterID  string
+	NodeID     int32
+	Gateways   []admin.Gateway
+	Compacted  []string // topics with cleanup.policy=compact, kept whole
+	Late       []admin.LateTransaction
+	Compaction admin.Compaction
 }
 
 // server is one run of the process, from sockets to the end of the drain.

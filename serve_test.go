@@ -92,6 +92,13 @@ func (g *fakeGateway) Offsets(context.Context, string, string) ([]admin.Offset, 
 	return nil, pubsub.ErrUnavailable
 }
 
+func (g *fakeGateway) Compaction(context.Context, string) (admin.TopicCompaction, error) {
+	return admin.TopicCompaction{}, pubsub.ErrUnavailable
+}
+func (g *fakeGateway) Compact(context.Context, string) (admin.TopicCompaction, error) {
+	return admin.TopicCompaction{}, pubsub.ErrUnavailable
+}
+
 // syncBuffer is a bytes.Buffer for a writer and a reader.
 type syncBuffer struct {
 	mu sync.Mutex // guards: b

@@ -55,7 +55,8 @@ func (s *server) Status() admin.Status {
 	}
 	if gw != nil {
 		f := gw.Facts()
-		st.ClusterID, st.NodeID, st.Gateways, st.CompactedKeptWhole, st.LateTransactions = f.ClusterID, f.NodeID, f.Gateways, f.Compacted, f.Late
+		st.ClusterID, st.NodeID, st.Gateways, st.CompactedKeptWhole = f.ClusterID, f.NodeID, f.Gateways, f.Compacted
+		st.LateTransactions, st.Compaction = f.Late, f.Compaction
 	}
 	st.Ready, st.Reasons = s.readiness()
 	s.mu.Lock()
@@ -112,6 +113,24 @@ func (s *server) Offsets(ctx context.Context, group, topic string) ([]admin.Offs
 		return nil, errStarting
 	}
 	return gw.Offsets(ctx, group, topic)
+}
+
+// Compaction implements admin.Backend.
+func (s *server) Compaction(ctx context.Context, topic string) (admin.TopicCompaction, error) {
+	_, gw, _ := s.parts()
+	if gw == nil {
+		return admin.TopicCompaction{}, errStarting
+	}
+	return gw.Compaction(ctx, topic)
+}
+
+// Compact implements admin.Backend.
+func (s *server) Compact(ctx context.Context, topic string) (admin.TopicCompaction, error) {
+	_, gw, _ := s.parts()
+	if gw == nil {
+		return admin.TopicCompaction{}, errStarting
+	}
+	return gw.Compact(ctx, topic)
 }
 
 // pingTimeout bounds the round trip of a readiness check.

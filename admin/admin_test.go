@@ -28,6 +28,8 @@ type fake struct {
 	topics func(ctx context.Context, name string) ([]Topic, error)
 	groups func(ctx context.Context, group, topic string) ([]Offset, error)
 	ready  []Check
+	// asked is a POST.
+	compaction func(topic string, asked bool) (TopicCompaction, error)
 }
 
 func (f *fake) Status() Status { return f.status }
@@ -36,6 +38,12 @@ func (f *fake) Topics(ctx context.Context, n string) ([]Topic, error) {
 }
 func (f *fake) Offsets(ctx context.Context, g, t string) ([]Offset, error) {
 	return f.groups(ctx, g, t)
+}
+func (f *fake) Compaction(_ context.Context, n string) (TopicCompaction, error) {
+	return f.compaction(n, false)
+}
+func (f *fake) Compact(_ context.Context, n string) (TopicCompaction, error) {
+	return f.compaction(n, true)
 }
 func (f *fake) Ready(context.Context) []Check { return f.ready }
 
@@ -76,6 +84,7 @@ func checkProblem(t *testing.T, r *http.Response, status int, code string) Probl
 // The field names are fixed: what they are is written out here, not derived.
 func TestFieldNames(t *testing.T) {
 	t.Parallel()
+	at := time.Date(2026, 11, 30, 8, 0, 0, 0, time.UTC)
 	b := &fake{
 		status: Status{
 			KafkaPort: 9092, AdminPort: 9093, PubsubURL: "embedded", Connected: true, NodeID: 1, Version: "v", ClusterID: "c", Ready: true, UptimeSeconds: 5,
@@ -84,6 +93,10 @@ func TestFieldNames(t *testing.T) {
 			NATS:             NATS{"2.15.2", 8388608, 1048588},
 			Durability:       Durability{Level: "r1-always", Sentence: "s", Sync: "always"},
 			LateTransactions: []LateTransaction{{"a", 1, 4000, 7, 1300}},
+			Compaction:       Compaction{State: "running", Topics: 2, Running: &CompactionRun{"t-0", at, 3, 9}, Last: &CompactionResult{"t-1", at.Add(-time.Hour), 1.5, 90, 80, 8, 800, 81, 2}},
+		},
+		compaction: func(n string, _ bool) (TopicCompaction, error) {
+			return TopicCompaction{n, true, []PartitionCompaction{{Partition: 0, CompactedTo: 5, Wanted: 7, Records: 2, Bytes: 99, LastRun: &at, Running: &CompactionRun{n + "-0", at, 1, 2}}, {Partition: 1, Error: "no"}}}, nil
 		},
 		topics: func(context.Context, string) ([]Topic, error) {
 			return []Topic{
@@ -104,12 +117,17 @@ func TestFieldNames(t *testing.T) {
 			`"listeners":[{"name":"kafka","address":"0.0.0.0:9092","security":"PLAINTEXT"}],` +
 			`"nats":{"server_version":"2.15.2","max_payload":8388608,"max_message_bytes":1048588},` +
 			`"durability":{"level":"r1-always","sentence":"s","sync":"always"},"warnings":[],"compacted_kept_whole":[],` +
-			`"late_transactions":[{"topic":"a","partition":1,"producer_id":4000,"first_offset":7,"open_seconds":1300}]}`,
+			`"late_transactions":[{"topic":"a","partition":1,"producer_id":4000,"first_offset":7,"open_seconds":1300}],` +
+			`"compaction":{"state":"running","topics":2,"running":{"partition":"t-0","since":"2026-11-30T08:00:00Z","done_bytes":3,"of_bytes":9},` +
+			`"last":{"partition":"t-1","ended":"2026-11-30T07:00:00Z","seconds":1.5,"compacted_to":90,"records_in":80,"records_out":8,"bytes_in":800,"bytes_out":81,"passes":2},"failing":[]}}`,
 		"/v1/stream/topics": `[{"name":"a","partitions":[{"partition":0,"messages":2,"first_seq":1,"last_seq":2,"bytes":9,"stream":"kafka-a-0","subject":"kafka.a.0",` +
 			`"start_offset":0,"end_offset":7,"last_stable_offset":4,"open_transaction_seconds":9,"leader":1,"replicas":3,"in_sync":2},{"partition":1,"messages":0,"first_seq":0,"last_seq":0,"bytes":0,"stream":"","subject":"",` +
 			`"start_offset":0,"end_offset":0,"last_stable_offset":0,"leader":0,"replicas":0,"in_sync":0}]},{"name":"b","partitions":[]}]`,
 		"/v1/stream/groups": `[{"group":"f","topic":"z","partition":0,"offset":-1},{"group":"g","topic":"t","partition":0,"offset":5},{"group":"g","topic":"t","partition":1,"offset":4}]`,
-		"/readyz":           `{"ready":true,"checks":[{"name":"nats","ok":true}]}`,
+		"/v1/stream/topics/a.b/compaction": `{"topic":"a.b","compacted":true,"partitions":[{"partition":0,"compacted_to":5,"wanted":7,"records":2,"bytes":99,` +
+			`"last_run":"2026-11-30T08:00:00Z","running":{"partition":"a.b-0","since":"2026-11-30T08:00:00Z","done_bytes":1,"of_bytes":2}},` +
+			`{"partition":1,"compacted_to":0,"wanted":0,"records":0,"bytes":0,"error":"no"}]}`,
+		"/readyz": `{"ready":true,"checks":[{"name":"nats","ok":true}]}`,
 	} {
 		r := do(t, s, http.MethodGet, target)
 		if got := strings.TrimSpace(body(t, r)); got != want || r.StatusCode != 200 || r.Header.Get("Content-Type") != "application/json" {
@@ -243,6 +261,49 @@ func TestLocalRoutes(t *testing.T) {
 		if !c.ok {
 			checkProblem(t, w.Result(), 403, "local_only")
 		}
+	}
+}
+
+// TestPost: what changes state is asked for by POST, from this machine only; a
+// refusal is told as one, and never logged as a failure of the store.
+func TestPost(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	s := newServer(&fake{compaction: func(n string, asked bool) (TopicCompaction, error) {
+		switch n {
+		case "t":
+			return TopicCompaction{Topic: n, Compacted: asked}, nil
+		case "away":
+			return TopicCompaction{}, errors.New("store unavailable")
+		}
+		return TopicCompaction{}, &Refusal{Status: 404, Code: "unknown_topic", KafkaError: "UNKNOWN_TOPIC_OR_PARTITION", Detail: "no topic " + n, Hint: "h"}
+	}}, logging.New(&log, logging.Options{}))
+	ask := func(method, peer, topic string) *http.Response {
+		r := httptest.NewRequest(method, "/v1/stream/topics/"+topic+"/compaction", nil)
+		r.RemoteAddr, r.Host = peer, "localhost:9093"
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		return w.Result()
+	}
+	const here, there = "127.0.0.1:5", "10.0.0.1:5"
+	if r := ask("POST", here, "t"); r.StatusCode != 202 || body(t, r) != `{"topic":"t","compacted":true,"partitions":[]}`+"\n" {
+		t.Errorf("%d", r.StatusCode)
+	}
+	if r := ask("GET", there, "t"); r.StatusCode != 200 || !strings.Contains(body(t, r), `"compacted":false`) {
+		t.Errorf("%d", r.StatusCode)
+	}
+	checkProblem(t, ask("POST", there, "t"), 403, "local_only")
+	if p := checkProblem(t, ask("POST", here, "x%3Cy"), 404, "unknown_topic"); p.KafkaError != "UNKNOWN_TOPIC_OR_PARTITION" || p.Hint != "h" || p.Detail != "no topic x<y" {
+		t.Errorf("%+v", p)
+	}
+	if log.Len() > 0 {
+		t.Errorf("logged: %s", log.String())
+	}
+	checkProblem(t, ask("POST", here, "away"), 503, "store_unavailable")
+	r := ask("DELETE", here, "t")
+	checkProblem(t, r, 405, "method_not_allowed")
+	if a := r.Header.Get("Allow"); a != "GET, HEAD, POST" {
+		t.Error(a)
 	}
 }
 

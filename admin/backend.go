@@ -2,9 +2,9 @@ package admin
 
 import "context"
 
-// Backend is what the HTTP side needs of the gateway. Every error means that
-// the store could not be asked: it becomes 503, never an empty list. Methods
-// are called concurrently.
+// Backend is what the HTTP side needs of the gateway. An error is a *Refusal or
+// means that the store could not be asked: then it becomes 503, never an empty list.
+// Methods are called concurrently.
 type Backend interface {
 	// Status is made from memory, without a call to the store.
 	Status() Status
@@ -13,6 +13,11 @@ type Backend interface {
 	Topics(ctx context.Context, name string) ([]Topic, error)
 	// Offsets lists committed offsets; a group or topic that is not "" filters.
 	Offsets(ctx context.Context, group, topic string) ([]Offset, error)
+	// Compaction tells how far a topic is compacted.
+	Compaction(ctx context.Context, topic string) (TopicCompaction, error)
+	// Compact asks that all of a topic that may be compacted is, and returns how
+	// far it is and, in Wanted, to where it will be.
+	Compact(ctx context.Context, topic string) (TopicCompaction, error)
 	// Ready lists every condition of readiness, held or not.
 	Ready(ctx context.Context) []Check
 }
@@ -46,6 +51,7 @@ type Status struct {
 	// transaction has had nothing appended for 20 minutes: the longest timeout by
 	// default, and five minutes.
 	LateTransactions []LateTransaction `json:"late_transactions"`
+	Compaction       Compaction        `json:"compaction"`
 }
 
 // LateTransaction keeps the committed readers of a partition from going on.

@@ -19,6 +19,18 @@ type Problem struct {
 	Hint       string `json:"hint,omitempty"`
 }
 
+// Refusal is an error of a Backend about what was asked for, not about the store.
+type Refusal struct {
+	Status     int // HTTP's
+	Code       string
+	KafkaError string // its name, or ""
+	Detail     string
+	Hint       string
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Detail }
+
 // Codes of problems.
 const (
 	codeNotFound     = "not_found"
@@ -31,15 +43,19 @@ const (
 )
 
 func writeProblem(w http.ResponseWriter, status int, code, detail, hint string) {
+	writeRefusal(w, &Refusal{Status: status, Code: code, Detail: detail, Hint: hint})
+}
+
+func writeRefusal(w http.ResponseWriter, r *Refusal) {
 	p := Problem{
-		Type: "about:blank", Title: http.StatusText(status), Status: status,
-		Detail: logging.RedactURLs(detail), Code: code, Hint: hint,
+		Type: "about:blank", Title: http.StatusText(r.Status), Status: r.Status,
+		Detail: logging.RedactURLs(r.Detail), Code: r.Code, KafkaError: r.KafkaError, Hint: r.Hint,
 	}
 	body, err := json.Marshal(p)
 	if err != nil { // strings only: cannot happen
 		body = []byte(`{"code":"` + codeInternal + `"}`)
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
+	w.WriteHeader(r.Status)
 	_, _ = w.Write(append(body, '\n')) // the client may be gone
 }

@@ -12,6 +12,9 @@ import (
 
 // route is one path. Every route answers GET and HEAD.
 type route struct {
+	// post answers POST, which changes state: as long as there is no login it is for
+	// this machine only. nil: POST is not allowed.
+	post    http.HandlerFunc
 	pattern string // of http.ServeMux, without a method
 	doc     string // for the index; "" keeps it out
 	serve   http.HandlerFunc
@@ -27,6 +30,7 @@ func (s *Server) routes() []route {
 		{pattern: "/v1/stream/{$}", serve: s.index},
 		{pattern: "/v1/stream/status", doc: "this gateway, its store and its durability", serve: s.status},
 		{pattern: "/v1/stream/topics", doc: "topics and partitions (?topic=)", serve: s.topics},
+		{pattern: "/v1/stream/topics/{topic}/compaction", doc: "how far a topic is compacted; POST asks for it", serve: s.compaction, post: s.compact},
 		{pattern: "/v1/stream/groups", doc: "committed offsets (?group=, ?topic=)", serve: s.groups},
 		{pattern: "/healthz", doc: "ok if NATS is connected (not for liveness probes)", serve: s.healthz},
 		{pattern: "/livez", doc: "ok if the process answers", serve: s.livez},
@@ -60,6 +64,7 @@ func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 	st.Warnings = notNil(st.Warnings)
 	st.CompactedKeptWhole = notNil(st.CompactedKeptWhole)
 	st.LateTransactions = notNil(st.LateTransactions)
+	st.Compaction.Failing = notNil(st.Compaction.Failing)
 	writeJSON(w, http.StatusOK, st)
 }
 
@@ -68,7 +73,7 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	ts, err := s.backend.Topics(ctx, r.URL.Query().Get("topic"))
 	if err != nil {
-		s.storeFailure(w, r, err)
+		s.failure(w, r, err)
 		return
 	}
 	ts = notNil(ts)
@@ -86,7 +91,7 @@ func (s *Server) groups(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	os, err := s.backend.Offsets(ctx, q.Get("group"), q.Get("topic"))
 	if err != nil {
-		s.storeFailure(w, r, err)
+		s.failure(w, r, err)
 		return
 	}
 	os = notNil(os)

@@ -91,17 +91,30 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 	writeProblem(w, http.StatusNotFound, codeNotFound, "there is nothing at "+logging.Printable(r.URL.Path), "GET /v1/stream/ lists the endpoints")
 }
 
-// method lets GET and HEAD through, and local routes for this machine only.
+// method lets GET and HEAD through, POST where there is something for it, and what
+// is local for this machine only.
 func (s *Server) method(rt route) http.HandlerFunc {
+	allow := "GET, HEAD"
+	if rt.post != nil {
+		allow += ", POST"
+	}
 	return func(w http.ResponseWriter, r *http.Request) {
+		serve, local := rt.serve, rt.local
+		switch r.Method {
+		case http.MethodGet, http.MethodHead:
+		case http.MethodPost:
+			serve, local = rt.post, true
+		default:
+			serve = nil
+		}
 		switch {
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			w.Header().Set("Allow", "GET, HEAD")
-			writeProblem(w, http.StatusMethodNotAllowed, codeMethod, logging.Printable(r.Method)+" is not allowed here", "use GET")
-		case rt.local && !isLocal(r):
+		case serve == nil:
+			w.Header().Set("Allow", allow)
+			writeProblem(w, http.StatusMethodNotAllowed, codeMethod, logging.Printable(r.Method)+" is not allowed here", "use "+strings.ReplaceAll(allow, ", HEAD", ""))
+		case local && !isLocal(r):
 			writeProblem(w, http.StatusForbidden, codeForbidden, "no login is configured, so this is served to this machine only", "ask from the machine itself, by http://localhost")
 		default:
-			rt.serve(w, r)
+			serve(w, r)
 		}
 	}
 }
@@ -162,8 +175,12 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// storeFailure answers 503 and logs why, once.
-func (s *Server) storeFailure(w http.ResponseWriter, r *http.Request, err error) {
+// failure answers an error of the backend; 503 is logged, once.
+func (s *Server) failure(w http.ResponseWriter, r *http.Request, err error) {
+	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
+		writeRefusal(w, refusal)
+		return
+	}
 	s.logger.LogAttrs(r.Context(), slog.LevelWarn, "the store could not be asked",
 		slog.String("path", r.URL.Path), slog.Any(logging.Error, err))
 	writeProblem(w, http.StatusServiceUnavailable, codeStoreFailure, err.Error(), "see /readyz; try again when NATS answers")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hanzoai/stream/broker/clean"
 	"github.com/hanzoai/stream/broker/cluster"
 	"github.com/hanzoai/stream/broker/group"
 	"github.com/hanzoai/stream/broker/offsets"
@@ -56,6 +57,8 @@ type Config struct {
 	// Clock is this machine's clock, wall and monotonic; nil: time.Now.
 	Clock func() time.Time
 
+	Clean CleanConfig
+
 	// Cluster.Formats are this build's unless they are given, Txn Kafka's defaults.
 	Cluster cluster.Config
 	Topic   topic.Config
@@ -92,6 +95,7 @@ type Broker struct {
 	// What only the holder of the lease does, and the lease itself.
 	lease       *cluster.Lease
 	idle        context.CancelFunc // ends maintaining
+	compactor   *clean.Compactor
 	maintaining sync.WaitGroup
 	failed      chan error
 
@@ -184,6 +188,9 @@ func (b *Broker) Start(ctx context.Context) error {
 		Logger: b.component("txn"), Registerer: b.reg}))
 	b.offsets = offsets.New(offsets.Deps{
 		Table: tables["consumer-offsets"], Cluster: b.meta.ClusterID, Replicas: b.cfg.Replicas, Clock: b.cfg.Clock, Logger: b.component("offsets")})
+	b.compactor = clean.NewCompactor(clean.CompactDeps{
+		Store: b.host, Subjects: b.cfg.Prefix + ".>", Siblings: b.cfg.Prefix + "-clean.>", Partitions: b.compactions, Lease: b.lease,
+		Known: b.compactable, Settings: b.cleaning, Ahead: b.cluster.Ahead, Clock: b.cfg.Clock, Logger: b.component("compaction"), Registerer: b.reg})
 	b.topics.OnChange(b.topicChanged)
 	b.running.Go(func() { b.check("partitions", background, b.host.Run(background)) })
 	b.running.Go(func() { b.check("topics", background, b.topics.Run(background)) })

@@ -14,6 +14,7 @@ func (b *Broker) maintain(ctx context.Context) {
 	cleaner := clean.New(clean.Deps{
 		Store: b.host, Subjects: b.cfg.Prefix + ".>", Partitions: b.retained, Lease: b.lease, Ahead: b.cluster.Ahead,
 		Clock: b.cfg.Clock, Logger: b.component("clean")})
+	b.maintaining.Go(func() { b.check("compaction", ctx, b.compactor.Run(ctx)) })
 	b.maintaining.Go(func() { b.check("maintenance lease", ctx, b.lease.Run(ctx)) })
 	b.maintaining.Go(func() { b.check("retention", ctx, cleaner.Run(ctx)) })
 	b.maintaining.Go(func() { b.sweep(ctx) })

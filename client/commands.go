@@ -65,6 +65,24 @@ type action func(ctx context.Context, c *conn, cmd *cobra.Command, args []string
 // do, which checks what was typed and says what to do. Commands that answer
 // with one document also get -o.
 func (o *options) bind(cmd *cobra.Command, document bool, do func(cmd *cobra.Command, args []string) (action, error)) {
+	o.bare(cmd, document, func(cmd *cobra.Command, args []string) (func(context.Context) error, error) {
+		do, err := do(cmd, args)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) error {
+			c, err := o.connect(ctx, cmd)
+			if err != nil {
+				return err
+			}
+			defer c.cl.Close()
+			return c.classify(do(ctx, c, cmd, args))
+		}, nil
+	})
+}
+
+// bare is bind for a command that does not speak Kafka's protocol.
+func (o *options) bare(cmd *cobra.Command, document bool, do func(cmd *cobra.Command, args []string) (func(ctx context.Context) error, error)) {
 	fs := cmd.Flags()
 	fs.StringVarP(&o.servers, "bootstrap-server", "b", "", "`host:port` of the server, several separated by commas (variable "+Variable+", default "+defaultServers+")")
 	fs.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long the server may take to answer")
@@ -90,11 +108,7 @@ func (o *options) bind(cmd *cobra.Command, document bool, do func(cmd *cobra.Com
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		defer context.AfterFunc(ctx, stop)() // a second Ctrl-C ends at once
-		c, err := o.connect(ctx, cmd)
-		if err == nil {
-			defer c.cl.Close()
-			err = c.classify(do(ctx, c, cmd, args))
-		}
+		err = do(ctx)
 		switch {
 		case closedPipe(err):
 			return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,29 @@ type clusterStatus struct {
 	// Late are the transactions that should have ended: committed readers wait.
 	Late    []lateTransaction `json:"late_transactions"`
 	Missing string            `json:"missing,omitempty"` // why groups or transactions are not all of them
+	// Compaction is what the gateway at --admin says of it; nil without.
+	Compaction *gatewayCompaction `json:"compaction,omitempty"`
+}
+
+// gatewayCompaction is what a gateway says of its compaction.
+type gatewayCompaction struct {
+	State   string         `json:"state"`
+	Topics  int            `json:"topics"`
+	Running *compactionRun `json:"running,omitempty"`
+	Last    *struct {
+		Partition   string  `json:"partition"`
+		Ended       string  `json:"ended"`
+		Seconds     float64 `json:"seconds"`
+		CompactedTo int64   `json:"compacted_to"`
+		RecordsIn   int64   `json:"records_in"`
+		RecordsOut  int64   `json:"records_out"`
+		BytesIn     int64   `json:"bytes_in"`
+		BytesOut    int64   `json:"bytes_out"`
+	} `json:"last,omitempty"`
+	Failing []struct {
+		Partition string `json:"partition"`
+		Error     string `json:"error"`
+	} `json:"failing"`
 }
 
 type brokerLine struct {
@@ -60,20 +84,36 @@ func statusCommand(o *options) *cobra.Command {
 		Short: "Show brokers, counts, and partitions and transactions in trouble",
 		Long: "Asks a cluster over the Kafka protocol what it is made of. Partitions without a leader, or\n" +
 			"with fewer replicas in sync than they should have, are named, and so are transactions that\n" +
-			"are open 30 s longer than their timeout: nobody reads committed records behind them.",
-		Example: "  stream status -b kafka.example.com:9092",
+			"are open 30 s longer than their timeout: nobody reads committed records behind them. With\n" +
+			"--admin a gateway is asked over HTTP what its compaction does.",
+		Example: "  stream status -b kafka.example.com:9092\n  stream status --admin http://localhost:9093",
 		Args:    noArgs,
 	}
+	admin := ""
 	o.ask(cmd, func(ctx context.Context, c *conn, cmd *cobra.Command, _ []string) error {
 		st, err := c.status(ctx)
 		if err != nil {
 			return err
+		}
+		if admin != "" {
+			at, err := o.adminURL(cmd, admin)
+			if err != nil {
+				return err
+			}
+			var gateway struct {
+				Compaction *gatewayCompaction `json:"compaction"`
+			}
+			if err := o.http(ctx, http.MethodGet, at, "/v1/stream/status", &gateway); err != nil {
+				return err
+			}
+			st.Compaction = gateway.Compaction
 		}
 		if err := o.print(cmd, st, st.table); err != nil || st.Missing == "" {
 			return err
 		}
 		return failed("not all was counted", "%s", st.Missing)
 	})
+	cmd.Flags().StringVar(&admin, "admin", "", "`URL` of a gateway's HTTP port, such as http://localhost:9093")
 	return cmd
 }
 
@@ -196,6 +236,9 @@ func (st *clusterStatus) table(w io.Writer) {
 		names = append(names, fmt.Sprintf("%s (%s, producer %d, for %v)", l.ID, l.State, l.ProducerID, time.Duration(l.OpenSeconds)*time.Second))
 	}
 	trouble("late transactions", names)
+	if c := st.Compaction; c != nil {
+		c.table(w)
+	}
 	fmt.Fprintln(w)
 	row(w, "BROKER", "ADDRESS", "RACK", "CONTROLLER")
 	for _, b := range st.Brokers {
@@ -204,5 +247,22 @@ func (st *clusterStatus) table(w io.Writer) {
 			is = "yes"
 		}
 		row(w, b.ID, b.Address, b.Rack, is)
+	}
+}
+
+func (c *gatewayCompaction) table(w io.Writer) {
+	fmt.Fprintf(w, "compaction:\t%s, %s\n", logging.Printable(c.State), plural(c.Topics, "compacted topic"))
+	if r := c.Running; r != nil {
+		percent := ""
+		if r.Of > 0 {
+			percent = fmt.Sprintf(", %d %%", min(r.Done*100/r.Of, 100))
+		}
+		fmt.Fprintf(w, "  running:\t%s since %s%s\n", logging.Printable(r.Partition), logging.Printable(r.Since), percent)
+	}
+	if l := c.Last; l != nil {
+		fmt.Fprintf(w, "  last:\t%s at %s, %.1f s: %d of %s left, up to offset %d\n", logging.Printable(l.Partition), logging.Printable(l.Ended), l.Seconds, l.RecordsOut, plural(l.RecordsIn, "record"), l.CompactedTo)
+	}
+	for _, f := range c.Failing {
+		fmt.Fprintf(w, "  failing:\t%s: %s\n", logging.Printable(f.Partition), logging.Printable(f.Error))
 	}
 }

@@ -17,8 +17,8 @@ import (
 )
 
 func topicCommand(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "topic", Short: "List, create, change and delete topics"}
-	cmd.AddCommand(topicList(o), topicDescribe(o), topicCreate(o), topicAlter(o), topicDelete(o), topicOffsets(o), topicTruncate(o))
+	cmd := &cobra.Command{Use: "topic", Short: "List, create, change, compact and delete topics"}
+	cmd.AddCommand(topicList(o), topicDescribe(o), topicCreate(o), topicAlter(o), topicDelete(o), topicOffsets(o), topicTruncate(o), topicCompact(o))
 	return cmd
 }
 

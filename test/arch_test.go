@@ -24,7 +24,7 @@ var arrows = map[string]struct {
 	third []string
 }{
 	".": {own: []string{"admin", "broker", "broker/clean", "broker/cluster", "broker/group", "broker/partition", "broker/topic", "broker/txn", "client", "logging", "protocol", "pubsub", "pubsub/embedded", "pubsub/jetstream", "types"},
-		third: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/knadh/koanf/", "github.com/prometheus/client_golang/", "github.com/nats-io/nats.go"}},
+		third: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/knadh/koanf/", "github.com/prometheus/client_golang/", "github.com/nats-io/nats.go", "github.com/twmb/franz-go/pkg/kerr"}},
 	"client": {own: []string{"logging"},
 		third: []string{"github.com/spf13/cobra", "github.com/twmb/franz-go/pkg/", "go.yaml.in/yaml/v3", "golang.org/x/term"}},
 	"types":    {},

@@ -142,6 +142,15 @@ func (ts *Topics) BrokerConfigs(id string, others map[string]string) []ConfigVal
 	return vs
 }
 
+// BrokerValue is what is in force of one of the listed broker configs on this
+// gateway; others are as in BrokerConfigs. "" if it has no value, or is not listed.
+func (ts *Topics) BrokerValue(name string, others map[string]string) string {
+	if all := synonyms(name, ts.layers(ts.deps.Self(), ts.static(others))); len(all) > 0 && brokerByKey[name] != nil {
+		return canonical(brokerByKey[name].typ, all[0].Value)
+	}
+	return ""
+}
+
 func brokerValue(k *brokerKey, all []Synonym) ConfigValue {
 	v := ConfigValue{Name: k.name, Null: true, Source: FromDefault, Synonyms: all, Type: k.typ, ReadOnly: dynamic[k.name] == nil, Doc: k.doc}
 	if len(all) > 0 {
