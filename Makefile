@@ -11,7 +11,7 @@ BROKERS ?=
 
 REPORT = go run ./test/report
 # Client suites in the order they run, the fastest to fail first.
-E2E = usage command keys txn settings cli golden webui clients streams kgo suites kill
+E2E = usage command keys txn settings cli golden webui clients streams connect kgo suites kill
 export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
@@ -131,6 +131,7 @@ nightly: setup ## what is too long for CI: records anew, every client on every k
 	STREAM_E2E_FULL=true $(MAKE) e2e-clients e2e-streams
 	STREAM_SUITES=whole $(MAKE) e2e-suites
 	STREAM_TXN=whole $(MAKE) e2e-txn
+	STREAM_CONNECT=whole $(MAKE) e2e-connect
 	$(MAKE) e2e-txn BROKERS=kafka
 	$(MAKE) fuzz FUZZTIME=10m
 	$(MAKE) sim-nightly

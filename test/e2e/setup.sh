@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need that is not Go, into .cache of the checkout:
 #
-#   .cache/kafka    Apache Kafka's tools and broker, through Maven
+#   .cache/kafka    Apache Kafka's tools, broker and Connect, through Maven
 #   .cache/python   a virtual environment with Python clients
 #   .cache/node     Node clients, and a Node that is new enough for them
 #   .cache/java-*   two lines of the Java client and Kafka Streams, through Maven

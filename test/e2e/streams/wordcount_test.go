@@ -2,10 +2,12 @@ package streams
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,7 +35,8 @@ const last = "the last record"
 // topic and a store with its changelog, on one of whose inputs the application is
 // killed, and later the broker. A reader of committed counts sees the count of
 // each word rise and never stay or fall, as it would if anything were counted
-// twice or written again, and in the end exactly as often as it was sent.
+// twice or written again, and in the end exactly as often as it was sent; and the
+// store is the same once it has been rebuilt from the changelog alone.
 // STREAM_E2E_FULL=true counts 200,000 words, CI 20,000.
 func TestWordCount(t *testing.T) {
 	words := 20_000
@@ -71,7 +74,8 @@ func wordCount(t *testing.T, kind string, words int) {
 		}
 	}
 	counts := read(ctx, t, b)
-	a := &app{t: t, run: tools.Streams(t, b.Addr, t.TempDir())}
+	state := filepath.Join(t.TempDir(), "state")
+	a := &app{t: t, run: tools.Streams(t, b.Addr, state)}
 	begin := time.Now()
 	step := func(what string) {
 		t.Logf("%5.1f s: %s, %d of %d words counted", time.Since(begin).Seconds(), what, counts.sum(), words)
@@ -113,6 +117,17 @@ func wordCount(t *testing.T, kind string, words int) {
 		}
 		t.Errorf("%d words counted, %d sent", len(got), len(want))
 	}
+
+	// Without its folder, the application has nothing but the changelog.
+	if err := os.RemoveAll(state); err != nil {
+		t.Fatal(err)
+	}
+	a.run = tools.Streams(t, b.Addr, state, "show")
+	a.start()
+	if got := a.store(); !maps.Equal(got, want) {
+		t.Errorf("the store of %d words was rebuilt as one of %d: %v, want %v", len(want), len(got), got, want)
+	}
+	step("the store rebuilt")
 }
 
 func client(t *testing.T, b *broker.Broker, opts ...kgo.Opt) *kgo.Client {
@@ -150,6 +165,34 @@ type app struct {
 
 func (a *app) start() {
 	a.process = testkit.StartProcess(a.t, testkit.Command{Name: "wordcount", Path: a.run.Path, Args: a.run.Args, Env: a.run.Env})
+}
+
+// store is what the application shows of its store once it runs.
+func (a *app) store() map[string]int {
+	a.t.Helper()
+	m := map[string]int{}
+	testkit.Poll(a.t, 4*time.Minute, "store shown", func() error {
+		select {
+		case <-a.process.Exited():
+			a.t.Fatalf("the application has ended:\n%s", a.process.Log())
+		default:
+		}
+		log := a.process.Log()
+		if !strings.Contains(log, "store: end\n") {
+			return errors.New("it is not")
+		}
+		for line := range strings.Lines(log) {
+			if f := strings.Fields(line); len(f) == 3 && f[0] == "store:" {
+				n, err := strconv.Atoi(f[2])
+				if err != nil {
+					return err
+				}
+				m[f[1]] = n
+			}
+		}
+		return nil
+	})
+	return m
 }
 
 // counts is what a reader of committed records has seen.

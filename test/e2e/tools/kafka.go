@@ -15,6 +15,8 @@ var classes = map[string]string{
 	"kafka-client-metrics":      "org.apache.kafka.tools.ClientMetricsCommand",
 	"kafka-cluster":             "org.apache.kafka.tools.ClusterTool",
 	"kafka-configs":             "kafka.admin.ConfigCommand",
+	"connect-distributed":       "org.apache.kafka.connect.cli.ConnectDistributed",
+	"connect-standalone":        "org.apache.kafka.connect.cli.ConnectStandalone",
 	"kafka-console-consumer":    "org.apache.kafka.tools.consumer.ConsoleConsumer",
 	"kafka-console-producer":    "org.apache.kafka.tools.ConsoleProducer",
 	"kafka-consumer-groups":     "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",

@@ -1,0 +1,3 @@
+// Package connect runs Kafka Connect, standalone and distributed, with the file
+// connectors that come with it.
+package connect
