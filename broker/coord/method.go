@@ -18,7 +18,10 @@ import (
 type Method[C, Q, A any] struct {
 	Name  string
 	Parks bool // it waits for other requests
-	Local func(c C, ctx context.Context, q Q) A
+	// Between says that gateways ask it of each other on their own: it travels also
+	// where clients find the owner themselves.
+	Between bool
+	Local   func(c C, ctx context.Context, q Q) A
 	// Errs are where an answer's errors are: its own, and those of its parts. n is
 	// how many an answer has that came without those of its parts, else −1.
 	Errs func(a *A, n int) []*error
@@ -26,14 +29,23 @@ type Method[C, Q, A any] struct {
 	Fail func(q Q, err error) A
 }
 
-// Forward runs a request about a key where the key's record is owned, as Route
-// does: so it must bear repetition.
-func Forward[S State, C, Q, A any](ctx context.Context, r *Runtime[S], calls Caller, c C, m *Method[C, Q, A], key string, q Q) A {
+// Forward runs a request about a key where the key's record is owned, as Route does
+// or, where clients find the owner themselves and the request does not travel, as
+// Await does. So it must bear repetition. calls may be nil: there is no way to other
+// gateways.
+func Forward[S State, C, Q, A any](ctx context.Context, r *Runtime[S], calls Caller, travels bool, c C, m *Method[C, Q, A], key string, q Q) A {
 	var a A
-	err := r.Route(ctx, key, m.Parks, func(ctx context.Context) error {
+	local := func(ctx context.Context) error {
 		a = m.Local(c, ctx, q)
 		return m.elsewhere(&a)
-	}, func(ctx context.Context, to cluster.Identity) (err error) {
+	}
+	if calls == nil || !travels && !m.Between {
+		if err := r.Await(ctx, key, local); err != nil {
+			return m.Fail(q, Refusal(err))
+		}
+		return a
+	}
+	err := r.Route(ctx, key, m.Parks, local, func(ctx context.Context, to cluster.Identity) (err error) {
 		if a, err = m.Call(ctx, calls, to, q); err != nil {
 			return err
 		}
@@ -68,7 +80,7 @@ func (m *Method[C, Q, A]) Handle(calls Caller, c C, code func(error) int16) (can
 		if err := ctx.Err(); err != nil {
 			return nil, err // the caller has gone, or we go: this is no answer
 		}
-		return m.encode(&a, code)
+		return m.Encode(&a, code)
 	})
 }
 
@@ -84,7 +96,7 @@ func (m *Method[C, Q, A]) Call(ctx context.Context, calls Caller, to cluster.Ide
 	if err != nil {
 		return none, err
 	}
-	return m.decode(b)
+	return m.Decode(b)
 }
 
 // wireAnswer is an answer on its way.
@@ -94,7 +106,8 @@ type wireAnswer struct {
 	Body  json.RawMessage `json:"body"`
 }
 
-func (m *Method[C, Q, A]) encode(a *A, code func(error) int16) ([]byte, error) {
+// Encode writes an answer with the codes of its errors.
+func (m *Method[C, Q, A]) Encode(a *A, code func(error) int16) ([]byte, error) {
 	var w wireAnswer
 	for _, err := range m.Errs(a, -1) {
 		var c int16
@@ -110,7 +123,8 @@ func (m *Method[C, Q, A]) encode(a *A, code func(error) int16) ([]byte, error) {
 	return json.Marshal(w)
 }
 
-func (m *Method[C, Q, A]) decode(b []byte) (a A, err error) {
+// Decode reads what Encode wrote. An error: it cannot be read.
+func (m *Method[C, Q, A]) Decode(b []byte) (a A, err error) {
 	var w wireAnswer
 	if err := json.Unmarshal(b, &w); err != nil {
 		return a, fmt.Errorf("answer to %s: %w", m.Name, err)

@@ -146,23 +146,7 @@ func (co *Coordinator) do(ctx context.Context, name string, fn func(*turn)) erro
 	if err == nil && busy {
 		return kerr.CoordinatorLoadInProgress
 	}
-	return refusal(err)
-}
-
-// refusal turns what the runtime says into what clients are told; failures of
-// the store stay as they are.
-func refusal(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, coord.ErrNotOwner):
-		return kerr.NotCoordinator
-	case errors.Is(err, coord.ErrLoading):
-		return kerr.CoordinatorLoadInProgress
-	case errors.Is(err, coord.ErrStale), errors.Is(err, coord.ErrVersion):
-		return kerr.CoordinatorNotAvailable
-	}
-	return err
+	return coord.Refusal(err)
 }
 
 // Join is JoinGroup: it returns when the rebalance completes, or ctx ends.
@@ -281,7 +265,7 @@ func (co *Coordinator) planned(ctx context.Context, name string, plan func(*turn
 		t.After(func() {
 			for i, p := range plans {
 				if p != nil && p.err != nil {
-					out[i] = refusal(p.err)
+					out[i] = coord.Refusal(p.err)
 				}
 			}
 		})

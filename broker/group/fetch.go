@@ -3,6 +3,7 @@ package group
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/hanzoai/stream/broker/coord"
 	"github.com/hanzoai/stream/types"
 )
 
@@ -31,9 +32,9 @@ func (s *State) fetch(r FetchRequest) func() FetchResponse {
 			c := CommittedOffset{TopicPartition: p.TopicPartition, TopicID: p.TopicID, Offset: types.NoOffset, LeaderEpoch: -1}
 			switch {
 			case en != nil && en.err != nil:
-				c.Err = refusal(en.err)
+				c.Err = coord.Refusal(en.err)
 			case plans[i] != nil && plans[i].err != nil && (en == nil || !s.fenced(en)):
-				c.Err = refusal(plans[i].err)
+				c.Err = coord.Refusal(plans[i].err)
 			case en != nil && en.unsure:
 				c.Err = kerr.CoordinatorNotAvailable
 			case r.All && v == nil:

@@ -3,11 +3,9 @@ package group
 import (
 	"context"
 	"errors"
-	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/hanzoai/stream/broker/cluster"
 	"github.com/hanzoai/stream/broker/coord"
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/types"
@@ -26,10 +24,10 @@ func NewForwarder(co *Coordinator) *Forwarder { return &Forwarder{co} }
 // Join implements protocol.Groups.
 func (f *Forwarder) Join(ctx context.Context, r JoinRequest) JoinResponse {
 	r.Caller.mend()
-	mend(&r.Group, &r.Member, r.Instance, &r.ProtocolType, &r.Reason)
+	coord.Mend(&r.Group, &r.Member, r.Instance, &r.ProtocolType, &r.Reason)
 	ps := make([]Protocol, len(r.Protocols))
 	for i, p := range r.Protocols {
-		mend(&p.Name)
+		coord.Mend(&p.Name)
 		ps[i] = p
 	}
 	r.Protocols = ps
@@ -39,10 +37,10 @@ func (f *Forwarder) Join(ctx context.Context, r JoinRequest) JoinResponse {
 // Sync implements protocol.Groups.
 func (f *Forwarder) Sync(ctx context.Context, r SyncRequest) SyncResponse {
 	r.Membership.mend()
-	mend(r.ProtocolType, r.Protocol)
+	coord.Mend(r.ProtocolType, r.Protocol)
 	as := make([]Assignment, len(r.Assignments))
 	for i, a := range r.Assignments {
-		mend(&a.Member)
+		coord.Mend(&a.Member)
 		as[i] = a
 	}
 	r.Assignments = as
@@ -58,9 +56,9 @@ func (f *Forwarder) Heartbeat(ctx context.Context, m Membership) error {
 // Leave implements protocol.Groups.
 func (f *Forwarder) Leave(ctx context.Context, name string, members []LeaveMember) LeaveResponse {
 	r := leaveRequest{Group: name, Members: make([]LeaveMember, len(members))}
-	mend(&r.Group)
+	coord.Mend(&r.Group)
 	for i, m := range members {
-		mend(&m.Member, m.Instance, &m.Reason)
+		coord.Mend(&m.Member, m.Instance, &m.Reason)
 		r.Members[i] = m
 	}
 	return forward(f, ctx, r.Group, leaveMethod, r)
@@ -73,13 +71,13 @@ func (f *Forwarder) Commit(ctx context.Context, r CommitRequest) CommitResponse 
 	r.Membership.mend()
 	ps := make([]CommitPartition, len(r.Partitions))
 	for i, p := range r.Partitions {
-		mend(p.Metadata)
+		coord.Mend(p.Metadata)
 		ps[i] = p
 	}
 	r.Partitions = ps
 	if r.Txn != nil {
 		txn := *r.Txn
-		mend(&txn.TransactionalID)
+		coord.Mend(&txn.TransactionalID)
 		r.Txn = &txn
 		return forward(f, ctx, r.Group, commitTxnMethod, r)
 	}
@@ -88,19 +86,19 @@ func (f *Forwarder) Commit(ctx context.Context, r CommitRequest) CommitResponse 
 
 // Fetch implements protocol.Groups.
 func (f *Forwarder) Fetch(ctx context.Context, r FetchRequest) FetchResponse {
-	mend(&r.Group)
+	coord.Mend(&r.Group)
 	return forward(f, ctx, r.Group, fetchMethod, r)
 }
 
 // Delete implements protocol.Groups.
 func (f *Forwarder) Delete(ctx context.Context, name string) error {
-	mend(&name)
+	coord.Mend(&name)
 	return forward(f, ctx, name, deleteMethod, nameRequest{name}).Err
 }
 
 // DeleteOffsets implements protocol.Groups.
 func (f *Forwarder) DeleteOffsets(ctx context.Context, name string, partitions []types.TopicPartition) DeleteOffsetsResponse {
-	mend(&name)
+	coord.Mend(&name)
 	return forward(f, ctx, name, deleteOffsetsMethod, deleteOffsetsRequest{Group: name, Partitions: partitions})
 }
 
@@ -108,17 +106,17 @@ func (f *Forwarder) DeleteOffsets(ctx context.Context, name string, partitions [
 // offsets to it. nil: its record says that the transaction has ended, and no
 // offset of it is pending any more; or there is no such group. It may be repeated.
 func (f *Forwarder) EndTransaction(ctx context.Context, group string, e TxnEnd) error {
-	mend(&group)
+	coord.Mend(&group)
 	return forward(f, ctx, group, endMethod, endRequest{group, e}).Err
 }
 
 // Describe implements protocol.Groups: as the owner has it in memory or, if it
 // cannot be asked, as it was stored last.
 func (f *Forwarder) Describe(ctx context.Context, name string) Description {
-	mend(&name)
+	coord.Mend(&name)
 	key := pubsub.Token(name)
 	if to, owned := f.rt.LivingOwner(key); owned && f.forwards() && to != f.d.Members.Self() && !f.rt.Holds(key) {
-		if d, err := call(f, ctx, to, describeMethod, nameRequest{name}); err == nil && !errors.Is(d.Err, kerr.NotCoordinator) {
+		if d, err := describeMethod.Call(ctx, f.d.Calls, to, nameRequest{name}); err == nil && !errors.Is(d.Err, kerr.NotCoordinator) {
 			return d
 		}
 	}
@@ -129,54 +127,8 @@ func (f *Forwarder) forwards() bool { return f.c.Forward && f.d.Calls != nil }
 
 // forward runs a request about a group where the group is owned.
 func forward[Q, A any](f *Forwarder, ctx context.Context, name string, m *method[Q, A], q Q) A {
-	co, key := f.Coordinator, pubsub.Token(name)
-	var a A
-	if !f.forwards() && !(m.between && f.d.Calls != nil) {
-		err := co.rt.Await(ctx, key, func(ctx context.Context) error {
-			a = m.local(co, ctx, q)
-			return m.elsewhere(&a)
-		})
-		if err != nil {
-			return m.fail(q, refusal(err))
-		}
-		return a
-	}
-	err := co.rt.Route(ctx, key, m.parks, func(ctx context.Context) error {
-		a = m.local(co, ctx, q)
-		return m.elsewhere(&a)
-	}, func(ctx context.Context, to cluster.Identity) (err error) {
-		if a, err = call(f, ctx, to, m, q); err != nil {
-			return err
-		}
-		return m.elsewhere(&a)
-	})
-	if err != nil {
-		return m.fail(q, refusal(err))
-	}
-	return a
+	return coord.Forward(ctx, f.rt, f.d.Calls, f.c.Forward, f.Coordinator, m, pubsub.Token(name), q)
 }
 
-// elsewhere is ErrNotOwner if the group, or one of its keys, was found to have
-// another owner.
-func (m *method[Q, A]) elsewhere(a *A) error {
-	for _, err := range m.errs(a, -1) {
-		if errors.Is(*err, kerr.NotCoordinator) {
-			return coord.ErrNotOwner
-		}
-	}
-	return nil
-}
-
-// mend replaces what is not UTF-8 in names that clients chose, as Kafka does when
-// it reads them: they are stored, and travel, as JSON, and have to be the same
-// everywhere.
-func mend(names ...*string) {
-	for _, s := range names {
-		if s != nil && !utf8.ValidString(*s) {
-			*s = string([]rune(*s))
-		}
-	}
-}
-
-func (c *Caller) mend()     { mend(&c.ClientID, &c.Host) }
-func (m *Membership) mend() { mend(&m.Group, &m.Member, m.Instance) }
+func (c *Caller) mend()     { coord.Mend(&c.ClientID, &c.Host) }
+func (m *Membership) mend() { coord.Mend(&m.Group, &m.Member, m.Instance) }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hanzoai/stream/broker/cluster"
+	"github.com/hanzoai/stream/broker/coord"
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/pubsub/memory"
 )
@@ -21,7 +22,11 @@ type site struct {
 	client  *memory.Client
 	calls   atomic.Int32 // that it made
 	kill    func()       // as SIGKILL
+	code    func(error) int16
 }
+
+// codeOf is Deps.Code.
+func (s *site) codeOf(err error) int16 { return coord.Code(s.code)(err) }
 
 // begin starts a site.
 func begin(t *testing.T, srv *memory.Server, f memory.Faults, c Config) *site {
@@ -39,7 +44,7 @@ func begin(t *testing.T, srv *memory.Server, f memory.Faults, c Config) *site {
 	if err := s.cluster.Join(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.Forwarder = NewForwarder(New(c, Deps{Table: tables[1], Members: s.cluster, Calls: counted{s.cluster, &s.calls}}))
+	s.Forwarder = NewForwarder(New(c, Deps{Table: tables[1], Members: s.cluster, Calls: counted{s.cluster, &s.calls}, Code: s.codeOf}))
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	for _, run := range []func(context.Context) error{s.cluster.Run, s.Coordinator.Run} {

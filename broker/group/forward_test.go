@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/hanzoai/stream/broker/cluster"
+	"github.com/hanzoai/stream/broker/coord"
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/pubsub/memory"
 	"github.com/hanzoai/stream/types"
@@ -294,7 +295,7 @@ func TestForwardOwnerFails(t *testing.T) {
 		var told []error
 		a, b := begin(t, srv, failing, newTestConfig()), begin(t, srv, failing, newTestConfig())
 		for _, s := range []*site{a, b} {
-			s.d.Code = func(err error) int16 {
+			s.code = func(err error) int16 {
 				if k := (*kerr.Error)(nil); errors.As(err, &k) {
 					return k.Code
 				}
@@ -453,7 +454,7 @@ func TestForwardWire(t *testing.T) {
 // what cannot be read, is an error and no answer.
 func TestForwardUnknown(t *testing.T) {
 	for _, b := range []string{"", "{", `{"codes":[0,0],"body":{}}`, `{"codes":[],"body":{}}`, `{"codes":[0],"body":7}`} {
-		if a, err := joinMethod.decode([]byte(b)); err == nil {
+		if a, err := joinMethod.Decode([]byte(b)); err == nil {
 			t.Errorf("%q reads as %+v", b, a)
 		}
 	}
@@ -461,7 +462,7 @@ func TestForwardUnknown(t *testing.T) {
 		sites := beginAll(t, memory.NewServer(memory.Config{}), 2, newTestConfig())
 		m := stable(t, sites[0], "g")
 		owner, rest := holder(t, sites, "g")
-		odd := &method[Membership, outcome]{name: "group.newer", local: heartbeatMethod.local, errs: heartbeatMethod.errs, fail: heartbeatMethod.fail}
+		odd := &method[Membership, outcome]{Name: "group.newer", Local: heartbeatMethod.Local, Errs: heartbeatMethod.Errs, Fail: heartbeatMethod.Fail}
 		began := time.Now()
 		if err := forward(rest[0].Forwarder, t.Context(), "g", odd, m).Err; !errors.Is(err, pubsub.ErrUnavailable) || !errors.Is(err, cluster.ErrNotDelivered) {
 			t.Errorf("a request that the owner does not know: %v", err)
@@ -486,25 +487,24 @@ func travels[Q, A any](t *testing.T, m *method[Q, A], q Q, a A) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var co Coordinator
-	answer, err := m.encode(&a, co.code)
+	answer, err := m.Encode(&a, coord.Code(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var q2 Q
 	if err := json.Unmarshal(request, &q2); err != nil || !reflect.DeepEqual(q, q2) {
-		t.Errorf("%s: sent %+v, got %+v, %v", m.name, q, q2, err)
+		t.Errorf("%s: sent %+v, got %+v, %v", m.Name, q, q2, err)
 	}
-	a2, err := m.decode(answer)
+	a2, err := m.Decode(answer)
 	if err != nil || !reflect.DeepEqual(a, a2) {
-		t.Errorf("%s: answered %+v, got %+v, %v", m.name, a, a2, err)
+		t.Errorf("%s: answered %+v, got %+v, %v", m.Name, a, a2, err)
 	}
 	// As a later version may say it.
 	newer := append([]byte(`{"new":{"x":[1]},`), answer[1:]...)
-	if a2, err := m.decode(newer); err != nil || !reflect.DeepEqual(a, a2) {
-		t.Errorf("%s: a newer answer reads as %+v, %v", m.name, a2, err)
+	if a2, err := m.Decode(newer); err != nil || !reflect.DeepEqual(a, a2) {
+		t.Errorf("%s: a newer answer reads as %+v, %v", m.Name, a2, err)
 	}
-	return []string{m.name, string(request), string(answer)}
+	return []string{m.Name, string(request), string(answer)}
 }
 
 var update = flag.Bool("update", false, "write testdata anew")

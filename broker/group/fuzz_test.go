@@ -36,27 +36,27 @@ func FuzzForwarded(f *testing.F) {
 		f.Add(which, answer)
 	}
 	add(0, JoinRequest{Group: "g", Instance: &instance, Protocols: []Protocol{{Name: "range", Metadata: []byte{0, 255}}}}, func() ([]byte, error) {
-		return joinMethod.encode(&JoinResponse{Generation: 3, Members: []JoinMember{{Member: "m", Metadata: []byte{1}}}}, code)
+		return joinMethod.Encode(&JoinResponse{Generation: 3, Members: []JoinMember{{Member: "m", Metadata: []byte{1}}}}, code)
 	})
 	add(1, SyncRequest{Assignments: []Assignment{{Member: "m", Data: []byte{7}}}}, func() ([]byte, error) {
-		return syncMethod.encode(&SyncResponse{Err: kerr.RebalanceInProgress}, code)
+		return syncMethod.Encode(&SyncResponse{Err: kerr.RebalanceInProgress}, code)
 	})
-	add(2, Membership{Group: "g", Member: "m", Generation: -1}, func() ([]byte, error) { return heartbeatMethod.encode(&outcome{kerr.FencedInstanceID}, code) })
+	add(2, Membership{Group: "g", Member: "m", Generation: -1}, func() ([]byte, error) { return heartbeatMethod.Encode(&outcome{kerr.FencedInstanceID}, code) })
 	add(3, leaveRequest{Group: "g", Members: []LeaveMember{{Member: "m"}}}, func() ([]byte, error) {
-		return leaveMethod.encode(&LeaveResponse{Members: []LeaveResult{{LeaveMember{Member: "m"}, kerr.UnknownMemberID}}}, code)
+		return leaveMethod.Encode(&LeaveResponse{Members: []LeaveResult{{LeaveMember{Member: "m"}, kerr.UnknownMemberID}}}, code)
 	})
 	tp := types.TopicPartition{Topic: "t", Partition: 1}
 	add(4, CommitRequest{Partitions: []CommitPartition{{TopicPartition: tp, Offset: 1 << 60, Metadata: &instance}}, Txn: &TxnCommit{ProducerID: 1, N: 2}}, func() ([]byte, error) {
-		return commitMethod.encode(&CommitResponse{Partitions: []error{nil, kerr.OffsetMetadataTooLarge}}, code)
+		return commitMethod.Encode(&CommitResponse{Partitions: []error{nil, kerr.OffsetMetadataTooLarge}}, code)
 	})
 	add(5, FetchRequest{Group: "g", Partitions: []FetchPartition{{TopicPartition: tp, TopicID: types.NewTopicID()}}}, func() ([]byte, error) {
-		return fetchMethod.encode(&FetchResponse{Offsets: []CommittedOffset{{TopicPartition: tp, Offset: -1, Err: kerr.UnstableOffsetCommit}}}, code)
+		return fetchMethod.Encode(&FetchResponse{Offsets: []CommittedOffset{{TopicPartition: tp, Offset: -1, Err: kerr.UnstableOffsetCommit}}}, code)
 	})
-	add(6, nameRequest{"g"}, func() ([]byte, error) { return describeMethod.encode(&Description{Group: "g", State: Stable}, code) })
-	add(7, nameRequest{"g"}, func() ([]byte, error) { return deleteMethod.encode(&outcome{kerr.NonEmptyGroup}, code) })
-	add(8, endRequest{"g", TxnEnd{ProducerID: 1, N: 2, Commit: true}}, func() ([]byte, error) { return endMethod.encode(&outcome{}, code) })
+	add(6, nameRequest{"g"}, func() ([]byte, error) { return describeMethod.Encode(&Description{Group: "g", State: Stable}, code) })
+	add(7, nameRequest{"g"}, func() ([]byte, error) { return deleteMethod.Encode(&outcome{kerr.NonEmptyGroup}, code) })
+	add(8, endRequest{"g", TxnEnd{ProducerID: 1, N: 2, Commit: true}}, func() ([]byte, error) { return endMethod.Encode(&outcome{}, code) })
 	add(9, deleteOffsetsRequest{"g", []types.TopicPartition{tp}}, func() ([]byte, error) {
-		return deleteOffsetsMethod.encode(&DeleteOffsetsResponse{Err: kerr.GroupIDNotFound}, code)
+		return deleteOffsetsMethod.Encode(&DeleteOffsetsResponse{Err: kerr.GroupIDNotFound}, code)
 	})
 	trips := []func(*testing.T, []byte){
 		tripOf(joinMethod, code), tripOf(syncMethod, code), tripOf(heartbeatMethod, code), tripOf(leaveMethod, code), tripOf(commitMethod, code),
@@ -76,28 +76,28 @@ func tripOf[Q, A any](m *method[Q, A], code func(error) int16) func(*testing.T, 
 			}
 			c, _ := json.Marshal(again)
 			if err != nil || !bytes.Equal(b, c) {
-				t.Fatalf("%s: request %+v became %+v, %v", m.name, q, again, err)
+				t.Fatalf("%s: request %+v became %+v, %v", m.Name, q, again, err)
 			}
 		}
-		a, err := m.decode(in)
+		a, err := m.Decode(in)
 		if err != nil {
 			return
 		}
-		b, err := m.encode(&a, code)
+		b, err := m.Encode(&a, code)
 		if err != nil {
-			t.Fatalf("%s: %v", m.name, err)
+			t.Fatalf("%s: %v", m.Name, err)
 		}
-		o, err := m.decode(b)
+		o, err := m.Decode(b)
 		if err != nil {
-			t.Fatalf("%s: answer %+v became %+v, %v", m.name, a, o, err)
+			t.Fatalf("%s: answer %+v became %+v, %v", m.Name, a, o, err)
 		}
-		had, has := m.errs(&a, -1), m.errs(&o, -1)
+		had, has := m.Errs(&a, -1), m.Errs(&o, -1)
 		if len(had) != len(has) {
-			t.Fatalf("%s: %d errors became %d", m.name, len(had), len(has))
+			t.Fatalf("%s: %d errors became %d", m.Name, len(had), len(has))
 		}
 		for i := range had {
 			if !reflect.DeepEqual(*had[i], *has[i]) {
-				t.Fatalf("%s: error %d was %v, is %v", m.name, i, *had[i], *has[i])
+				t.Fatalf("%s: error %d was %v, is %v", m.Name, i, *had[i], *has[i])
 			}
 		}
 	}

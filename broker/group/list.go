@@ -48,11 +48,11 @@ func (co *Coordinator) Describe(ctx context.Context, name string) Description {
 	case errors.Is(err, pubsub.ErrNotFound):
 		return Description{Group: name, State: Dead}
 	case err != nil:
-		return Description{Err: refusal(err), Group: name}
+		return Description{Err: coord.Refusal(err), Group: name}
 	}
 	s, err := co.decode(name, v)
 	if err != nil {
-		return Description{Err: refusal(err), Group: name}
+		return Description{Err: coord.Refusal(err), Group: name}
 	}
 	return s.describe()
 }

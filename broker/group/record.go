@@ -212,7 +212,7 @@ func (s *State) Drop(err error) {
 }
 
 func (w waiter) fail(err error) {
-	err = refusal(err)
+	err = coord.Refusal(err)
 	if w.join != nil {
 		w.join(JoinResponse{Err: err, Generation: -1})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/hanzoai/stream/broker/coord"
 	"github.com/hanzoai/stream/logging"
 )
 
@@ -129,7 +130,7 @@ func (co *Coordinator) EndTransaction(ctx context.Context, group string, e TxnEn
 	case refused != nil:
 		return refused
 	}
-	return refusal(failed)
+	return coord.Refusal(failed)
 }
 
 // inquire has it found out, in the background, whether the transactions that are

@@ -57,9 +57,6 @@ func (f *Forwarder) Describe(ctx context.Context, id string) Description {
 }
 
 // forward runs a request where its transactional id is owned.
-func forward[Q, A any](ctx context.Context, f *Forwarder, m *coord.Method[*Coordinator, Q, A], id string, q Q) A {
-	if f.d.Calls == nil {
-		return m.Local(f.Coordinator, ctx, q)
-	}
-	return coord.Forward(ctx, f.rt, f.d.Calls, f.Coordinator, m, pubsub.Token(id), q)
+func forward[Q, A any](ctx context.Context, f *Forwarder, m *method[Q, A], id string, q Q) A {
+	return coord.Forward(ctx, f.rt, f.d.Calls, true, f.Coordinator, m, pubsub.Token(id), q)
 }
