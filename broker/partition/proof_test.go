@@ -184,6 +184,37 @@ func TestEndWhileNotFresh(t *testing.T) {
 	})
 }
 
+// What is appended elsewhere while the leader is being asked is no reason to doubt
+// its answer.
+func TestEndDuringAHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{})
+		team := &team{w: w}
+		team.join(memory.Faults{})
+		a := team.join(memory.Faults{})
+		l := lead(t, a, "n1")
+		a.mustProduce(batch(1))
+		time.Sleep(50 * time.Millisecond) // beside the ticks of the host
+		l.mu.Lock()
+		l.hold = 300 * time.Millisecond
+		l.mu.Unlock()
+		handed := make(chan AppendResult, 1)
+		time.AfterFunc(100*time.Millisecond, func() {
+			a.hand()
+			handed <- a.produce(AppendRequest{Records: batch(2)})
+		})
+		if end, took := latest(t, a); end < 1 || took < 300*time.Millisecond {
+			t.Errorf("end %d after %v", end, took)
+		}
+		if r := <-handed; r.Err != nil || r.BaseOffset != 1 || a.wrote() != 1 {
+			t.Errorf("%+v, %d appended here", r, a.wrote())
+		}
+		if end, _ := latest(t, a); end != 3 {
+			t.Errorf("end %d", end)
+		}
+	})
+}
+
 // A gateway never falls short of what was appended elsewhere for its own clients.
 func TestEndAfterAHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -218,13 +218,15 @@ func (r *rivals) forget(now time.Time) {
 	}
 }
 
-// shortOf is an error while the leader does not tell of all that was appended
-// for us elsewhere and acknowledged.
-func (p *Partition) shortOf(b pubsub.Bounds) error {
+// shortOf is an error while the leader does not tell of all that had been appended
+// for us elsewhere, and acknowledged, when it was asked: newest is that end of the
+// log. What came meanwhile it may not have known of yet.
+func (p *Partition) shortOf(b pubsub.Bounds, newest types.Offset) error {
 	now := p.host.clock()
 	p.mu.Lock()
 	r := &p.rivals
-	if p.st == nil || p.st.next >= r.newest {
+	newest = min(newest, r.newest) // a repair may have taken it back
+	if p.st == nil || p.st.next >= newest {
 		r.short = time.Time{}
 		p.mu.Unlock()
 		return nil
@@ -232,7 +234,7 @@ func (p *Partition) shortOf(b pubsub.Bounds) error {
 	if r.short.IsZero() {
 		r.short = now
 	}
-	since, newest := now.Sub(r.short), r.newest
+	since := now.Sub(r.short)
 	p.mu.Unlock()
 	if since >= backAfter {
 		p.stopFor(&corruption{kind: "back", seq: b.Last + 1, why: fmt.Sprintf("the stream ends before offset %d, which was acknowledged", newest)})

@@ -166,7 +166,7 @@ func (p *Partition) ask() (answer, error) {
 	}
 	known, _ := p.seq()
 	p.mu.Lock()
-	begun, lost := p.follow.begun, p.follow.lost
+	begun, lost, newest := p.follow.begun, p.follow.lost, p.rivals.newest
 	p.mu.Unlock()
 	a, err := p.question(ctx)
 	if err == nil && a.Last < known {
@@ -188,7 +188,7 @@ func (p *Partition) ask() (answer, error) {
 		p.mu.Unlock()
 	}
 	if err == nil {
-		err = p.shortOf(a.Bounds)
+		err = p.shortOf(a.Bounds, newest)
 	}
 	return a, err
 }
