@@ -17,13 +17,20 @@ import (
 )
 
 func TestTools(t *testing.T) {
+	t.Parallel() // a tool that starts keeps little more than one core busy
 	broker.Each(t, []string{broker.Embedded}, func(t *testing.T, b *broker.Broker) {
-		t.Run("topics", func(t *testing.T) { topics(t, b) })
-		t.Run("console", func(t *testing.T) { console(t, b) })
+		// Those that concern the whole broker, or measure it, alone on it.
 		t.Run("configs", func(t *testing.T) { configs(t, b) })
-		t.Run("groups", func(t *testing.T) { groups(t, b) })
-		t.Run("get-offsets", func(t *testing.T) { getOffsets(t, b) })
 		t.Run("perf", func(t *testing.T) { perf(t, b) })
+		for _, of := range []struct {
+			name string
+			test func(*testing.T, *broker.Broker)
+		}{{"topics", topics}, {"console", console}, {"groups", groups}, {"get-offsets", getOffsets}} {
+			t.Run(of.name, func(t *testing.T) {
+				t.Parallel()
+				of.test(t, b)
+			})
+		}
 	})
 }
 

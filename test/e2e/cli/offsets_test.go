@@ -25,6 +25,7 @@ const offsetsTopic = "__consumer_offsets"
 // tools and monitors do. Every check holds for Apache Kafka too
 // (STREAM_E2E_BROKERS=kafka), except where it says so.
 func TestOffsetsTopic(t *testing.T) {
+	t.Parallel()
 	broker.Each(t, []string{broker.Embedded}, func(t *testing.T, b *broker.Broker) {
 		create(t, b, "offsets-t", 1)
 		produce(t, b, "offsets-t", []string{"a", "b", "c"})

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,9 +40,10 @@ func StartKafkaTools(t testing.TB) *KafkaTools {
 	} else {
 		jars = installed(t, "kafka/libs") + "/*"
 	}
-	k := &KafkaTools{cmd: exec.Command(java, "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-		"-Dlog4j2.configurationFile="+filepath.Join(testkit.Root(), "test/e2e/kafka/log4j2-tools.xml"),
-		"-cp", jars, filepath.Join(testkit.Root(), "test/e2e/java/Tools.java"))}
+	k := &KafkaTools{cmd: exec.Command(java, slices.Concat([]string{"-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}, archived(), []string{
+		"-Dlog4j2.configurationFile=" + filepath.Join(testkit.Root(), "test/e2e/kafka/log4j2-tools.xml"),
+		"-cp", jars, filepath.Join(testkit.Root(), "test/e2e/java/Tools.java"),
+	})...)}
 	k.cmd.Stderr = &k.log
 	if k.stdin, err = k.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
