@@ -352,7 +352,7 @@ func (e *etl) finish(seed int, judge bool) {
 		}
 	}
 	if judge {
-		e.watch.within(t, txnTimeout+lsoGrace, opLSO)
+		e.watch.stands(t, txnTimeout+lsoGrace, 12*time.Second)
 	}
 }
 

@@ -227,13 +227,35 @@ func (w *watch) report(t *testing.T, judge bool) {
 	t.Logf("%s\nstalls:\n%s", strings.Join(counts, ", "), strings.Join(lines, "\n"))
 }
 
-// within fails the test if an operation, or one named, took longer than limit.
-func (w *watch) within(t *testing.T, limit time.Duration, ops ...string) {
+// stands fails the test if the last stable offset stood for longer than limit, and
+// election more if a NATS server was killed, frozen or had its leaders step down
+// meanwhile: until there are leaders again nobody can store the end of a transaction.
+func (w *watch) stands(t *testing.T, limit, election time.Duration) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.stalls[opLSO] {
+		allowed := limit
+		for _, f := range w.overlapping(s) {
+			if f.kind == killNATS || f.kind == freezeNATS || f.kind == stepDown {
+				allowed = limit + election
+			}
+		}
+		if s.took > allowed {
+			t.Errorf("the last stable offset stood for %v, %v are allowed: %s\n\t%s", s.took.Round(time.Millisecond), allowed, s.about, w.course(s))
+		} else if s.took > limit {
+			t.Logf("the last stable offset stood for %v: %s\n\t%s", s.took.Round(time.Millisecond), s.about, w.course(s))
+		}
+	}
+}
+
+// within fails the test if an operation took longer than limit.
+func (w *watch) within(t *testing.T, limit time.Duration) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for op, d := range w.worst {
-		if d > limit && (len(ops) == 0 || slices.Contains(ops, op)) {
+		if d > limit {
 			t.Errorf("%s took %v", op, d.Round(time.Millisecond))
 		}
 	}
