@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -106,5 +107,22 @@ func TestRelay(t *testing.T) {
 	c, b = dial()
 	if err := echo(c, b); err != nil {
 		t.Errorf("echo after refusing: %v", err)
+	}
+}
+
+// TestCompile: what is built already is not linked again, by whichever process.
+func TestCompile(t *testing.T) {
+	var built [2]os.FileInfo
+	for i := range built {
+		bin, err := compile("stream")
+		if err == nil {
+			built[i], err = os.Stat(bin)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !os.SameFile(built[0], built[1]) {
+		t.Errorf("%s was built twice", built[0].Name())
 	}
 }
