@@ -67,7 +67,7 @@ func abortedOf(in [][4]int64) []abortedTxn {
 	return out
 }
 
-// after leaves out what lies before a log start, which nobody reads any more, and
+// after leaves out what lies before an offset, of which nobody asks any more, and
 // returns the parts that are of no use.
 func (a *aborts) after(start types.Offset) (useless []abortedRef) {
 	n := 0
@@ -86,10 +86,10 @@ func abortedFrom(l []abortedTxn, offset types.Offset) int {
 
 // overlapping appends those that have something in the offsets from to to-1. more
 // is false if none that comes later has.
-func overlapping(out []Aborted, l []abortedTxn, from, to types.Offset) (_ []Aborted, more bool) {
+func overlapping(out, l []abortedTxn, from, to types.Offset) (_ []abortedTxn, more bool) {
 	for _, a := range l[abortedFrom(l, from):] {
 		if a.first < to {
-			out = append(out, Aborted{ProducerID: a.pid, First: a.first})
+			out = append(out, a)
 		}
 		if a.stable >= to {
 			return out, false
@@ -100,14 +100,35 @@ func overlapping(out []Aborted, l []abortedTxn, from, to types.Offset) (_ []Abor
 
 // abortedWithin lists the aborted transactions that have something in the offsets
 // from to to-1, which the state of the partition covers, by first offset. Errors:
-// OFFSET_OUT_OF_RANGE if they were deleted meanwhile, failures of the store.
+// OFFSET_OUT_OF_RANGE if they were deleted meanwhile, errMoved if compacted, failures of
+// the store.
 func (p *Partition) abortedWithin(ctx context.Context, from, to types.Offset) ([]Aborted, error) {
-	out := []Aborted{}
+	l, err := p.abortedTxns(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Aborted, len(l))
+	for i, a := range l {
+		out[i] = Aborted{ProducerID: a.pid, First: a.first}
+	}
+	slices.SortFunc(out, func(a, b Aborted) int { return cmp.Compare(a.First, b.First) })
+	return out, nil
+}
+
+// abortedTxns is abortedWithin with all that is known of them, in no order.
+func (p *Partition) abortedTxns(ctx context.Context, from, to types.Offset) (out []abortedTxn, err error) {
 	if from >= to {
-		return out, nil
+		return nil, nil
 	}
 	p.mu.Lock()
-	if p.st == nil || p.st.lastStable() < to && p.start < to {
+	switch { // what lies below is not all known any more
+	case from < p.start:
+		p.mu.Unlock()
+		return nil, kerr.OffsetOutOfRange
+	case from < p.base:
+		p.mu.Unlock()
+		return nil, errMoved
+	case p.st == nil || p.st.lastStable() < to && p.start < to:
 		p.mu.Unlock()
 		return nil, p.unloaded()
 	}
@@ -128,14 +149,13 @@ func (p *Partition) abortedWithin(ctx context.Context, from, to types.Offset) ([
 	for _, r := range parts {
 		l, err := p.abortedPart(ctx, r)
 		if err != nil {
-			if p.deleted(from) {
-				err = kerr.OffsetOutOfRange
+			if moved := p.movedFrom(from); moved != nil {
+				err = moved
 			}
 			return nil, err
 		}
 		out, _ = overlapping(out, l, from, to)
 	}
-	slices.SortFunc(out, func(a, b Aborted) int { return cmp.Compare(a.First, b.First) })
 	return out, nil
 }
 
@@ -203,7 +223,7 @@ func (p *Partition) loadAborted(ctx context.Context, r abortedRef) ([]abortedTxn
 // need not be.
 func (p *Partition) rebuildAborted(ctx context.Context, r abortedRef) ([]abortedTxn, error) {
 	p.mu.Lock()
-	begin, cuts := max(r.First, p.start), p.cuts
+	begin, cuts := max(r.First, p.start, p.base), p.cuts
 	p.mu.Unlock()
 	seq, base, err := p.locate(ctx, cuts.forward(begin))
 	if err != nil {

@@ -197,6 +197,7 @@ type memoKey struct {
 	// repaired is the partition record's: after a repair the same numbers mean
 	// something else.
 	repaired int64
+	stream   string // of memoSibling
 }
 
 // memoKind is what memoKey.k counts.
@@ -206,6 +207,7 @@ const (
 	memoPlaces  memoKind = iota // intervals of the index
 	memoChunk                   // stored parts of the index, by their first interval
 	memoAborted                 // stored aborted transactions, by their last marker
+	memoSibling                 // parts of the index of a sibling
 )
 
 type memoEntry struct {

@@ -160,8 +160,16 @@ func (p *Partition) leaderBounds(ctx context.Context) (pubsub.Bounds, error) {
 	b, err := p.log.Bounds(ctx)
 	if err == nil {
 		p.host.saw(p.log.Name(), b, began)
+		p.noteBounds(b)
 	}
 	return b, err
+}
+
+// noteBounds notes what the store says of the main stream.
+func (p *Partition) noteBounds(b pubsub.Bounds) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told = b
 }
 
 // insync reports whether a write with acks=all may be tried: min.insync.replicas

@@ -91,6 +91,7 @@ type Host struct {
 	listing       atomic.Bool // checkAll runs
 	copies        copies
 	moveSlots     chan struct{} // one per question of unlessMoved
+	sibling       siblingSizes
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -126,6 +127,7 @@ func NewHost(e Env) *Host {
 		snapshotSlots: make(chan struct{}, 4),
 		moveSlots:     make(chan struct{}, 16),
 		memo:          newMemo(memoBytes),
+		sibling:       siblingSizes{siblingTarget, partSpan},
 	}
 	if h.clock == nil {
 		h.clock = time.Now
@@ -516,6 +518,9 @@ type DestroySpec struct {
 func (h *Host) Destroy(ctx context.Context, s DestroySpec) error {
 	h.Close(s.ID, s.Partition)
 	if err := h.store.DeleteLog(ctx, s.Log); err != nil && !errors.Is(err, pubsub.ErrNotFound) {
+		return fmt.Errorf("destroy partition %s.%d: %w", s.ID, s.Partition, err)
+	}
+	if err := h.destroySiblings(ctx, recordKey(s.ID, s.Partition), s.Log); err != nil {
 		return fmt.Errorf("destroy partition %s.%d: %w", s.ID, s.Partition, err)
 	}
 	// Others may be at it as well: then what we wanted to delete is gone.

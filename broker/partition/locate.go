@@ -52,20 +52,27 @@ func (p *Partition) locate(ctx context.Context, offset types.Offset) (pubsub.Seq
 		return 0, 0, err
 	}
 	i := sort.Search(len(places), func(i int) bool { return places[i].base > offset }) - 1
-	if i < 0 && p.deleted(offset) {
-		return 0, 0, kerr.OffsetOutOfRange
-	}
 	if i < 0 {
+		if err := p.movedFrom(offset); err != nil {
+			return 0, 0, err
+		}
 		return 0, 0, fmt.Errorf("%s: offset %d is not in interval %d of the index: %w", p, offset, k, pubsub.ErrUnavailable)
 	}
 	return places[i].seq, places[i].base, nil
 }
 
-// deleted reports whether an offset lies below the log start.
-func (p *Partition) deleted(offset types.Offset) bool {
+// movedFrom says why an offset is not in the main stream: OFFSET_OUT_OF_RANGE below
+// the log start, errMoved where it was compacted. nil: it is there.
+func (p *Partition) movedFrom(offset types.Offset) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return offset < p.start
+	switch {
+	case offset < p.start:
+		return kerr.OffsetOutOfRange
+	case offset < p.base:
+		return errMoved
+	}
+	return nil
 }
 
 // unloaded is the failure of a call whose state was dropped under it.
@@ -111,7 +118,7 @@ func (p *Partition) intervalAt(ctx context.Context, offset types.Offset) (uint64
 
 // places lists the messages of interval k, whose first message has base offset
 // base: from the recent ones, from memory, or by reading headers. Those that were
-// deleted may be missing; OFFSET_OUT_OF_RANGE if all of them were.
+// deleted may be missing; OFFSET_OUT_OF_RANGE or errMoved if all of them were.
 func (p *Partition) places(ctx context.Context, k uint64, base types.Offset) ([]place, error) {
 	for {
 		p.mu.Lock()
@@ -126,7 +133,10 @@ func (p *Partition) places(ctx context.Context, k uint64, base types.Offset) ([]
 		p.mu.Unlock()
 		switch {
 		case now >= startOf(k+1):
-			return nil, kerr.OffsetOutOfRange
+			if err := p.movedFrom(base); err != nil {
+				return nil, err
+			}
+			return nil, errMoved
 		case now == first || ctx.Err() != nil:
 			return nil, err
 		}

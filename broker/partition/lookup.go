@@ -16,7 +16,11 @@ import (
 // leader.
 func (p *Partition) Lookup(ctx context.Context, r LookupRequest) (LookupResult, error) {
 	for tries := 0; ; tries++ {
-		res, err := p.lookup(ctx, r)
+		var res LookupResult
+		err := p.steady(ctx, func() (err error) {
+			res, err = p.lookup(ctx, r)
+			return err
+		})
 		// What was to be read is deleted meanwhile: the answer is another one now.
 		if err == nil || tries == 3 || !errors.Is(err, kerr.OffsetOutOfRange) {
 			if errors.Is(err, kerr.OffsetOutOfRange) {
@@ -50,7 +54,13 @@ func (p *Partition) lookup(ctx context.Context, r LookupRequest) (LookupResult, 
 	case MaxTimestamp:
 		limit := v.limit
 		v.limit = v.hw
-		res, err := p.newest(ctx, v, none)
+		res, err := p.newest(ctx, v.main(), none)
+		if err == nil && v.clean != nil {
+			var old LookupResult
+			if old, err = p.siblingNewest(ctx, v, none); err == nil && old.Offset >= 0 && old.Timestamp >= res.Timestamp {
+				res = old
+			}
+		}
 		if err == nil && res.Offset >= limit {
 			return none, nil // as in Kafka: it is that record or none
 		}
@@ -83,7 +93,11 @@ func (p *Partition) viewAfter(ctx context.Context, catchUp func(context.Context)
 	if p.st == nil {
 		return view{}, p.unloaded()
 	}
-	return p.viewLocked(committed), nil
+	v := p.viewLocked(committed)
+	if v.clean != nil && v.limit < v.clean.X {
+		return view{}, errBehind
+	}
+	return v, nil
 }
 
 // firstAt finds the first record with a timestamp of at least t: the first
@@ -91,6 +105,12 @@ func (p *Partition) viewAfter(ctx context.Context, catchUp func(context.Context)
 // then its records. The largest timestamps come from batch headers, which may
 // claim more than the records hold: then the search goes on.
 func (p *Partition) firstAt(ctx context.Context, v view, t int64) (LookupResult, bool, error) {
+	if v.clean != nil {
+		if res, found, err := p.siblingFirstAt(ctx, v, t); err != nil || found {
+			return res, found, err
+		}
+		v = v.main()
+	}
 	if v.start >= v.limit {
 		return LookupResult{}, false, nil
 	}
@@ -300,6 +320,9 @@ func (p *Partition) recordAt(ctx context.Context, x place, v view, want func(int
 // batchRecordAt finds the first record of a batch, not below start, whose
 // timestamp want accepts.
 func batchRecordAt(b serde.Batch, start types.Offset, limit int, want func(int64) bool) (LookupResult, bool) {
+	if b.Count() == 0 { // compaction left its place only
+		return LookupResult{}, false
+	}
 	whole := func() (LookupResult, bool) {
 		if want(b.MaxTimestamp()) {
 			return LookupResult{Offset: max(types.Offset(b.BaseOffset()), start), Timestamp: b.MaxTimestamp()}, true

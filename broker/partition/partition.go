@@ -61,6 +61,18 @@ type Partition struct {
 	repaired int64
 	term     uint64 // of the maintenance lease, in the record
 
+	// clean, run, runs and want are the record's. moves counts the changes of what
+	// readers go by: log start, first message, sibling.
+	clean    *manifest
+	run      *cleanRun
+	runs     uint64
+	want     types.Offset
+	moves    uint64
+	sibling  pubsub.Log // the last one used, nil before
+	rewrites bool       // Compact runs here
+	since    since
+	told     pubsub.Bounds // what the store said last of the main stream
+
 	recordRev pubsub.Rev
 	snapshot  pubsub.Seq // of the snapshot that the record names
 	load      *flight    // running load

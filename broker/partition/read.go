@@ -23,6 +23,18 @@ type view struct {
 	limit          types.Offset // hw or lso
 	over           int          // bytes beyond lso of the message that contains it
 	first          pubsub.Seq   // nothing before it is read
+	clean          *manifest    // where offsets below its X are; nil: there are none
+}
+
+// inSibling reports whether an offset is to be read from the sibling.
+func (v *view) inSibling(offset types.Offset) bool { return v.clean != nil && offset < v.clean.X }
+
+// main is the view of the main stream alone.
+func (v view) main() view {
+	if v.clean != nil {
+		v.start, v.offset, v.clean = max(v.start, v.clean.X), max(v.offset, v.clean.X), nil
+	}
+	return v
 }
 
 func (p *Partition) viewLocked(committed bool) view {
@@ -32,6 +44,9 @@ func (p *Partition) viewLocked(committed bool) view {
 	v.limit = v.hw
 	if committed {
 		v.limit = v.lso
+	}
+	if p.clean != nil && p.start < p.clean.X {
+		v.clean = p.clean
 	}
 	return v
 }
@@ -56,13 +71,18 @@ func (p *Partition) look(ctx context.Context, offset types.Offset, committed boo
 		offset = p.cuts.forward(offset)
 		v.offset = offset
 		if committed {
-			v.limit = p.cuts.stop(offset, v.limit)
+			// What a break cut off as aborted is not in a sibling: there it may be passed.
+			v.limit = p.cuts.stop(v.main().offset, v.limit)
 			v.over = p.overLocked(v.limit)
 		}
 		p.mu.Unlock()
 		switch {
 		case offset < v.start:
 			return v, kerr.OffsetOutOfRange
+		case v.inSibling(offset) && v.limit < v.clean.X:
+			if asked {
+				return v, errBehind
+			}
 		case offset < v.limit:
 			return v, nil
 		case offset <= v.hw:
@@ -98,7 +118,16 @@ func (p *Partition) replicated() bool {
 // returned only at the end of what the isolation level shows, or when the
 // budget does not allow it; a read that fails is an error. Errors:
 // OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR (stopped), failures of the store.
-func (p *Partition) Read(ctx context.Context, r ReadRequest) (ReadResult, error) {
+func (p *Partition) Read(ctx context.Context, r ReadRequest) (res ReadResult, err error) {
+	err = p.steady(ctx, func() error {
+		res, err = p.read(ctx, r)
+		return err
+	})
+	return res, err
+}
+
+// read is Read as of one moment.
+func (p *Partition) read(ctx context.Context, r ReadRequest) (ReadResult, error) {
 	v, err := p.look(ctx, r.Offset, r.Committed)
 	if err != nil {
 		return ReadResult{}, err
@@ -109,6 +138,22 @@ func (p *Partition) Read(ctx context.Context, r ReadRequest) (ReadResult, error)
 	}
 	if v.offset >= v.limit || r.MaxBytes <= 0 && !r.Whole {
 		return res, nil
+	}
+	if v.inSibling(v.offset) {
+		c := collector{offset: v.offset, limit: v.clean.X, budget: r.MaxBytes, whole: r.Whole, res: &res}
+		if err := p.readSibling(ctx, v.clean, &c); err != nil {
+			return ReadResult{}, err
+		}
+		p.host.metrics.reads.WithLabelValues("store").Inc()
+		// Of aborted transactions it has no records. Their markers may be gone: a
+		// client that is told of one would drop what its producer wrote later.
+		if res.Bytes > 0 || c.full {
+			return res, nil
+		}
+		// Nothing was left from there to X.
+		if v = v.main(); v.offset >= v.limit {
+			return res, nil
+		}
 	}
 	c := collector{offset: v.offset, limit: v.limit, budget: r.MaxBytes, whole: r.Whole, res: &res}
 	seq, base, err := p.locate(ctx, v.offset)
@@ -158,6 +203,7 @@ type collector struct {
 	next, nextBase types.Offset
 	nextSeq        pubsub.Seq
 	one            bool // take one message only
+	holes          bool // of a sibling: batches need not follow each other closely
 	full           bool
 	bad            bool // the last message's bytes are not the batches they should be
 	// known: the next message has the offsets from first to last.
@@ -174,7 +220,7 @@ func (c *collector) message(seq pubsub.Seq, data []byte) bool {
 	c.seq, c.size = seq, len(data)
 	for at < len(data) && !full {
 		b, rest, err := serde.ParseBatch(data[at:])
-		if err != nil || at > 0 && types.Offset(b.BaseOffset()) != last+1 {
+		if err != nil || at > 0 && types.Offset(b.BaseOffset()) != last+1 && !(c.holes && types.Offset(b.BaseOffset()) > last) {
 			c.bad = true
 			return false
 		}
@@ -200,7 +246,10 @@ func (c *collector) message(seq pubsub.Seq, data []byte) bool {
 			at += size
 		}
 	}
-	if c.known && (base != c.first || !full && last != c.last) {
+	switch {
+	case !c.known || c.holes && len(data) == 0:
+	case c.holes && base >= c.first && last <= c.last:
+	case c.holes, base != c.first, !full && last != c.last:
 		c.bad = true
 		return false
 	}
@@ -271,11 +320,8 @@ func (p *Partition) readStore(ctx context.Context, seq pubsub.Seq, base types.Of
 	if _, _, err := p.fetchRecord(ctx); err != nil {
 		return err
 	}
-	p.mu.Lock()
-	gone := c.offset < p.start
-	p.mu.Unlock()
-	if gone {
-		return kerr.OffsetOutOfRange
+	if err := p.movedFrom(c.offset); err != nil {
+		return err
 	}
 	if err := p.absent(ctx, seq); err != nil {
 		return err
@@ -369,14 +415,36 @@ func (p *Partition) unreadable(ctx context.Context, seq pubsub.Seq) error {
 // message near the end, "a lot" further back. It asks the store only when the
 // newest messages are not in memory yet. An offset out of range is an error, as
 // in Read.
-func (p *Partition) Available(ctx context.Context, offset types.Offset, committed bool) (int, error) {
+func (p *Partition) Available(ctx context.Context, offset types.Offset, committed bool) (n int, err error) {
+	err = p.steady(ctx, func() error {
+		n, err = p.available(ctx, offset, committed)
+		return err
+	})
+	return n, err
+}
+
+// available is Available as of one moment.
+func (p *Partition) available(ctx context.Context, offset types.Offset, committed bool) (int, error) {
 	v, err := p.look(ctx, offset, committed)
 	if err != nil {
 		return 0, err
 	}
-	if offset = v.offset; offset >= v.limit {
-		return 0, nil
+	below := 0
+	if v.inSibling(v.offset) {
+		if below, err = p.siblingBytes(ctx, v.clean, v.offset); err != nil || below >= readBytes {
+			return below, err
+		}
+		v = v.main()
 	}
+	if offset = v.offset; offset >= v.limit {
+		return below, nil
+	}
+	n, err := p.mainBytes(ctx, v, offset)
+	return below + n, err
+}
+
+// mainBytes is the main stream's part of Available.
+func (p *Partition) mainBytes(ctx context.Context, v view, offset types.Offset) (int, error) {
 	p.mu.Lock()
 	if _, ok := p.ix.find(offset); ok {
 		defer p.mu.Unlock()

@@ -30,6 +30,14 @@ type record struct {
 	// Term is that of the maintenance lease under which this partition is
 	// maintained, see maintain.go; 0 before retention had anything to do.
 	Term uint64 `json:"term,omitempty"`
+	// Clean says what holds the offsets below Base, down to Start; nil: nothing
+	// does. Run is a rewrite under way, Runs how many have begun: without any there
+	// are no siblings. Want is the offset below which an operator asked for
+	// compaction, 0: nobody did.
+	Clean *manifest    `json:"clean,omitempty"`
+	Run   *cleanRun    `json:"run,omitempty"`
+	Runs  uint64       `json:"runs,omitempty"`
+	Want  types.Offset `json:"want,omitempty"`
 
 	// rest are fields of later versions, carried through.
 	rest map[string]json.RawMessage
@@ -55,7 +63,7 @@ type stopInfo struct {
 
 const recordVersion = 1
 
-var knownFields = []string{"v", "stream", "first", "base", "start", "snapshot", "stop", "resume", "repaired", "term"}
+var knownFields = []string{"v", "stream", "first", "base", "start", "snapshot", "stop", "resume", "repaired", "term", "clean", "run", "runs", "want"}
 
 func parseRecord(b []byte) (*record, error) {
 	r := &record{}
@@ -67,6 +75,11 @@ func parseRecord(b []byte) (*record, error) {
 	}
 	if err := r.Resume.check(); err != nil {
 		return nil, fmt.Errorf("partition record: %w", err)
+	}
+	if r.Clean != nil {
+		if err := r.Clean.check(); err != nil {
+			return nil, fmt.Errorf("partition record: %w", err)
+		}
 	}
 	if err := json.Unmarshal(b, &r.rest); err != nil {
 		return nil, fmt.Errorf("partition record: %w", err)
@@ -131,6 +144,9 @@ func (p *Partition) takeRecord(r *record, rev pubsub.Rev) {
 	if rev <= p.recordRev && !repaired {
 		return
 	}
+	if p.recordRev > 0 && (r.Start > p.start || r.First != p.first || !sameSibling(r.Clean, p.clean)) {
+		p.moves++
+	}
 	p.recordRev = rev
 	if r.Snapshot != nil {
 		p.snapshot = r.Snapshot.Seq
@@ -139,6 +155,7 @@ func (p *Partition) takeRecord(r *record, rev pubsub.Rev) {
 	if r.First > p.first || repaired {
 		p.first, p.base = r.First, r.Base
 	}
+	p.clean, p.run, p.runs, p.want = r.Clean, r.Run, r.Runs, r.Want
 	if repaired {
 		p.repaired, p.cuts, p.wentBack = r.Repaired, r.Resume, time.Time{}
 		p.oldest, p.purge.done = oldest{}, 0

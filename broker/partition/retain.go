@@ -37,6 +37,7 @@ type aged struct {
 // UnifiedLog.deleteRetentionMsBreachedSegments; without timestamps, that of its
 // append. The last message stays in the stream, though its records may be let go.
 func (p *Partition) Retain(ctx context.Context, now time.Time, b pubsub.Bounds) error {
+	p.noteBounds(b)
 	p.mu.Lock()
 	refused, known := p.refusedLocked(), p.recordRev > 0
 	p.mu.Unlock()
@@ -54,7 +55,7 @@ func (p *Partition) Retain(ctx context.Context, now time.Time, b pubsub.Bounds) 
 	}
 	p.mu.Lock()
 	// Deleted, or half deleted, by somebody who did not come to the end.
-	unfinished := p.start > p.base && p.start > p.purge.done || b.Messages > 0 && b.First < p.first
+	unfinished := p.start > p.base && p.start > p.purge.done || b.Messages > 0 && b.First < p.first || p.clean != nil && p.start >= p.clean.X
 	p.mu.Unlock()
 	if unfinished {
 		if err := p.purgeNow(ctx); err != nil {
@@ -66,6 +67,9 @@ func (p *Partition) Retain(ctx context.Context, now time.Time, b pubsub.Bounds) 
 		}
 	}
 	l := p.limits(now)
+	if left, err := p.retainSibling(ctx, t, &l, b); err != nil || left {
+		return err
+	}
 	for {
 		p.mu.Lock()
 		due := p.stop == nil && b.Messages > 0 && l.any() && p.retainedLocked(&l, b)

@@ -311,7 +311,7 @@ func (p *Partition) writeSnapshot(ctx context.Context) error {
 	}
 	st, ix := p.st, &p.ix
 	var useless []string
-	for _, r := range st.aborted.after(p.start) {
+	for _, r := range st.aborted.after(max(p.start, p.base)) {
 		useless = append(useless, p.abortedKey(r))
 	}
 	img := imageOf(st)
@@ -455,7 +455,7 @@ func (p *Partition) sweepSnapshots(ctx context.Context) error {
 		}
 		if rest, ok := strings.CutPrefix(v.Key, aborted); ok {
 			last, _, _ := strings.Cut(rest, ".")
-			if n, err := strconv.ParseInt(last, 10, 64); err == nil && types.Offset(n) < r.Start {
+			if n, err := strconv.ParseInt(last, 10, 64); err == nil && types.Offset(n) < max(r.Start, r.Base) {
 				old = append(old, v.Key)
 			}
 			return nil

@@ -16,16 +16,39 @@ import (
 // HighWatermark, as the offset of DeleteRecords, takes everything there is.
 const HighWatermark types.Offset = -1
 
-// Size is what the partition's stream holds, in bytes as the store counts them:
-// payloads, headers and the store's own overhead, of one replica. It asks the
-// leader; a stopped partition has a size as well. Errors are failures of the
-// store.
+// Size is what the partition's stream and its sibling hold, in bytes as the store
+// counts them: payloads, headers and the store's own overhead, of one replica. It
+// asks the leaders; a stopped partition has a size as well. Errors are failures of
+// the store.
 func (p *Partition) Size(ctx context.Context) (bytes int64, err error) {
-	b, err := p.bounds(ctx)
-	if err != nil {
-		return 0, own(err)
-	}
-	return int64(b.Bytes), nil
+	err = p.steady(ctx, func() error {
+		b, err := p.bounds(ctx)
+		if err != nil {
+			return own(err)
+		}
+		bytes = int64(b.Bytes)
+		p.mu.Lock()
+		m, known := p.clean, p.recordRev > 0
+		p.mu.Unlock()
+		if !known {
+			r, _, err := p.fetchRecord(ctx)
+			if err != nil {
+				return err
+			}
+			m = r.Clean
+		}
+		if m == nil {
+			return nil
+		}
+		bound, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		if b, err = p.siblingLog(m.Stream).Bounds(bound); err != nil {
+			return fmt.Errorf("size of %s: %w", p, own(err))
+		}
+		bytes += int64(b.Bytes)
+		return nil
+	})
+	return bytes, err
 }
 
 // DeleteRecords moves the log start up to offset and returns the log start,
@@ -213,8 +236,9 @@ func (p *Partition) forget(ctx context.Context, c cleared) error {
 	var first pubsub.Seq
 	whole := true
 	var refused error
+	var over, cut *manifest // a sibling that nothing is left of, or a part
 	err = p.updateRecord(ctx, func(r *record) bool {
-		first, whole = r.First, true
+		first, whole, over, cut = r.First, true, nil, nil
 		if c.tenure != nil {
 			if refused = c.tenure.check(r.Term); refused != nil {
 				return false
@@ -234,6 +258,12 @@ func (p *Partition) forget(ctx context.Context, c cleared) error {
 				first, changed = r.First, true
 			}
 		}
+		if cut = r.Clean; cut != nil && r.Start >= cut.X {
+			over, cut, r.Clean, changed = cut, nil, nil, true
+			if r.Want <= r.Start {
+				r.Want = 0
+			}
+		}
 		return changed
 	})
 	if err = errors.Join(err, refused); err != nil {
@@ -251,6 +281,16 @@ func (p *Partition) forget(ctx context.Context, c cleared) error {
 		}
 	}
 	killpoint.At("logstart.stored")
+	if over != nil {
+		if err := p.host.deleteSibling(ctx, p.key, over.Stream); err != nil {
+			return fmt.Errorf("partition %s: %w", p, err)
+		}
+	}
+	if cut != nil {
+		if err := p.trimSibling(ctx, cut, c.start); err != nil {
+			return fmt.Errorf("partition %s: %w", p, err)
+		}
+	}
 	if err := p.log.Trim(ctx, first); err != nil {
 		return fmt.Errorf("partition %s: %w", p, p.missingLog(err))
 	}
