@@ -98,6 +98,43 @@ func (o *outcome) String() string {
 // partition of a producer.
 func (l *load) partition(producer int) int32 { return int32(producer) % l.partitions }
 
+// gateway of a producer: all have as many producers, and those of one partition are
+// at as many gateways as there are.
+func (l *load) gateway(producer int) int {
+	return (producer%int(l.partitions) + producer/int(l.partitions)) % len(l.gateways)
+}
+
+// TestSpread: who produces to what through whom.
+func TestSpread(t *testing.T) {
+	for _, x := range []struct {
+		producers, gateways int
+		partitions          int32
+		each, writers       int // producers of a gateway, gateways of a partition
+	}{{10, 1, 1, 10, 1}, {10, 2, 1, 5, 2}, {10, 5, 1, 2, 5}, {32, 1, 16, 32, 1}, {32, 2, 16, 16, 2}, {32, 4, 16, 8, 2}, {64, 4, 16, 16, 4}} {
+		l := load{gateways: make([]*testkit.Stream, x.gateways), partitions: x.partitions}
+		each := make([]int, x.gateways)
+		writers := make([]map[int]bool, x.partitions)
+		for i := range x.producers {
+			g, p := l.gateway(i), l.partition(i)
+			each[g]++
+			if writers[p] == nil {
+				writers[p] = map[int]bool{}
+			}
+			writers[p][g] = true
+		}
+		for g, n := range each {
+			if n != x.each {
+				t.Errorf("%+v: gateway %d has %d producers", x, g, n)
+			}
+		}
+		for p, gs := range writers {
+			if len(gs) != x.writers {
+				t.Errorf("%+v: partition %d is written through %d gateways", x, p, len(gs))
+			}
+		}
+	}
+}
+
 func (l *load) run(t *testing.T, f *fleet) *outcome {
 	t.Helper()
 	o := &outcome{acked: make([][]int64, l.producers)}
@@ -106,7 +143,7 @@ func (l *load) run(t *testing.T, f *fleet) *outcome {
 	clients := make([]*kgo.Client, l.producers)
 	for i := range clients {
 		// A batch holds what is on its way at most; five requests at a time.
-		clients[i] = client(t, l.gateways[(i/int(l.partitions))%len(l.gateways)], kgo.MaxBufferedRecords(l.depth), kgo.ProducerBatchMaxBytes(64<<10))
+		clients[i] = client(t, l.gateways[l.gateway(i)], kgo.MaxBufferedRecords(l.depth), kgo.ProducerBatchMaxBytes(64<<10))
 		if err := clients[i].Ping(t.Context()); err != nil {
 			t.Fatal(err)
 		}
