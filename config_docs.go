@@ -74,9 +74,29 @@ Of several, the highest counts: flag, ` + "`-X key=value`" + `, ` + "`--kafka-pr
 	b.WriteString("\n## Memory\n\n`GOMEMLIMIT` is used as given; without it the limit is 90 % of the control group's, else 75 % of the machine's memory.\n`GOGC` is used as given; without it the collector runs at 100 when idle and, while little is alive, at 400 under load.\n")
 	b.WriteString("\n## Durability\n\nWhat an acknowledged record survives, as banner and `status` say it:\n\n| Level | An acknowledged record survives … | … but not |\n|---|---|---|\n")
 	for _, lv := range levels {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", lv.name, lv.survives, lv.not)
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", lv.name, lv.survives, strings.ReplaceAll(lv.not, "{interval}", "the sync interval"))
 	}
-	b.WriteString("\nWith an external NATS server `sync` is unknown until stated; the level named is then that of an interval.\n")
+	b.WriteString("\nWith an external NATS server `sync` is unknown until stated; the level named is then that of an interval.\n" + intervalDocs)
 	b.WriteString("\n## Exit codes\n\n| Code | Meaning |\n|---|---|\n| 0 | done, or stopped by a signal |\n| 1 | failed: port taken, data folder in use or not writable, a failure while running |\n| 2 | wrong flags or configuration |\n| 3 | the NATS server is unreachable, too old, without JetStream, or holds what this version cannot serve; or gateways of another address mode live |\n")
 	return b.String()
 }
+
+// intervalDocs says what an interval costs.
+const intervalDocs = `
+An interval (` + "`--sync 10s`" + `; a NATS server's own default is two minutes) means that an acknowledgement does not wait
+for the disk. What was written is in the operating system's hands until the next flush:
+
+| What happens | one replica | three replicas |
+|---|---|---|
+| gateway or NATS process killed, upgraded, out of memory | nothing is lost | nothing is lost |
+| one machine crashes or loses power | what was acknowledged since the last flush is lost | nothing is lost, the others have it; unless another node stands still or is cut off at that time |
+| a majority of machines crashes or loses power at once (one rack, one host, one power supply) | the same | what was acknowledged since the last flush is lost |
+| a disk is lost | everything is lost | nothing is lost while two others are whole |
+
+What is lost so is the end of the log. A partition of which a living gateway or a snapshot knows more than the store still
+has stops with an alarm instead of using an offset twice (` + "`stream repair`" + `). If all gateways were restarted as well and
+the lost end is newer than the last snapshot (a few seconds), nobody knows of it: the next records get the offsets of the
+lost ones. With ` + "`--sync always`" + `, the default of the embedded server, neither happens. Kafka's brokers do not flush before
+they acknowledge: a Kafka cluster is comparable to three replicas with an interval, one Kafka broker to one replica with an
+interval.
+`

@@ -1,5 +1,7 @@
 package main
 
+import "strings"
+
 // durability is what an acknowledged record survives, in words that status, the
 // banner and the docs share.
 type durability struct {
@@ -10,12 +12,13 @@ type durability struct {
 }
 
 // levels are the durability levels: what each survives and what it does not.
+// {interval} stands for the time between two flushes to the disk.
 var levels = []struct{ name, survives, not string }{
 	{"memory", "the death of any gateway that does not embed the store", "a restart of the NATS server"},
-	{"r1-interval", "`kill -9` of gateway and NATS", "an operating system crash or power loss within the interval (NATS default 2 min); loss of the disk"},
-	{"r1-always", "also a crash or power loss of the machine", "loss of the disk"},
-	{"r3-interval", "any one NATS node, or `kill -9` of all of them", "power loss on a majority within the interval; one OS crash combined with a partition (Jepsen 2.12.1)"},
-	{"r3-always", "also power loss of every node", "disk loss or silent corruption; membership changes during faults (NATS issues 7549, 7556, 7545 open)"},
+	{"r1-interval", "`kill -9` of gateways and of the NATS server", "a crash of the operating system or a loss of power less than {interval} after it was stored; loss of the disk"},
+	{"r1-always", "`kill -9` of gateways and of the NATS server, a crash of the operating system and a loss of power", "loss of the disk"},
+	{"r3-interval", "the loss of any one NATS node, and `kill -9` of all of them", "a crash of the operating system or a loss of power, less than {interval} after it was stored, on a majority of the nodes, or on one while another stands still or is cut off (Jepsen, NATS 2.12.1)"},
+	{"r3-always", "the loss of any one NATS node, `kill -9`, crashes and loss of power of all of them", "disk loss on a majority or silent corruption; membership changes during faults (NATS issues 7549, 7556, 7545 open)"},
 }
 
 // durabilityOf says what new topics get. Two replicas need both to be there and
@@ -47,7 +50,11 @@ func durabilityOf(l *loaded, maxReplicas int) durability {
 	}
 	for _, lv := range levels {
 		if lv.name == d.Level {
-			d.Sentence = "An acknowledged record survives " + lv.survives + ", but not " + lv.not + "."
+			interval := d.Sync
+			if unknown {
+				interval = "the server's sync interval (2m0s unless set)"
+			}
+			d.Sentence = "An acknowledged record survives " + lv.survives + ", but not " + strings.ReplaceAll(lv.not, "{interval}", interval) + "."
 		}
 	}
 	return d
