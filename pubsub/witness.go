@@ -53,7 +53,7 @@ func (w *Witness) Note(server string, sent, received time.Time, ask func(context
 	defer w.mu.Unlock()
 	a, ok := w.servers[server]
 	switch {
-	case !ok || longest(a.sent, received) >= electionAfter:
+	case !ok || longest(a.sent, received) >= electionAfter, received.Round(0).Before(a.sent.Round(0)): // the clock was set back
 		a.since = received
 	case !sent.After(a.sent):
 		return
