@@ -10,16 +10,23 @@ import (
 // which no channel can announce.
 func Poll(t testing.TB, limit time.Duration, what string, f func() error) {
 	t.Helper()
-	if err := poll(limit, nil, f); err != nil {
+	if err := poll(limit, pace, nil, f); err != nil {
 		t.Fatalf("%s: not within %v: %v", what, limit, err)
 	}
 }
 
-// poll is Poll without a test; it gives up early once stop is closed.
-func poll(limit time.Duration, stop <-chan struct{}, f func() error) error {
+// Within is Poll for goroutines other than the test's: it returns f's last error,
+// and calls f every so often.
+func Within(limit, every time.Duration, f func() error) error { return poll(limit, every, nil, f) }
+
+// pace is how often Poll asks.
+const pace = 20 * time.Millisecond
+
+// poll is Within that gives up early once stop is closed.
+func poll(limit, every time.Duration, stop <-chan struct{}, f func() error) error {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		err := f()

@@ -107,7 +107,7 @@ func (s *Stream) Restart(t testing.TB) {
 // WaitReady waits until /readyz answers 200.
 func (s *Stream) WaitReady(t testing.TB) {
 	t.Helper()
-	err := poll(s.options.ReadyLimit, s.process.Exited(), func() error { return Get(t.Context(), s.Admin+"/readyz") })
+	err := poll(s.options.ReadyLimit, pace, s.process.Exited(), func() error { return Get(t.Context(), s.Admin+"/readyz") })
 	select {
 	case <-s.process.Exited():
 		t.Fatalf("stream ended with exit code %d before it was ready:\n%s", s.process.ExitCode(t, time.Second), s.Log())

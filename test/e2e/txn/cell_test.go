@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hanzoai/stream/test/e2e/raw"
+	"github.com/hanzoai/stream/test/testkit"
 )
 
 // cell is one transactional id, brought into a state and asked one thing.
@@ -74,21 +75,27 @@ func (c *cell) do(version int16, req kmsg.Request) (kmsg.Response, error) {
 
 // must asks until the answer is neither 51 nor one of those that clients wait
 // out at the start, and fails if it is an error.
-func must[R kmsg.Response](c *cell, version int16, req kmsg.Request, code func(R) int16) R {
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(pause) {
+func must[R kmsg.Response](c *cell, version int16, req kmsg.Request, code func(R) int16) (r R) {
+	var fatal error
+	err := testkit.Within(time.Minute, pause, func() error {
 		resp, err := c.do(version, req)
 		if err != nil {
-			c.fatalf("%v", err)
+			fatal = err
+			return nil
 		}
-		r := resp.(R)
-		got := code(r)
-		switch {
-		case got == 0:
-			return r
-		case !again(got) || time.Now().After(deadline):
-			c.fatalf("%s v%d while making the state: code %d", kmsg.NameForKey(req.Key()), version, got)
+		r = resp.(R)
+		if got := code(r); got != 0 {
+			err = fmt.Errorf("%s v%d while making the state: code %d", kmsg.NameForKey(req.Key()), version, got)
+			if !again(got) {
+				fatal, err = err, nil
+			}
 		}
+		return err
+	})
+	if err = errors.Join(err, fatal); err != nil {
+		c.fatalf("%v", err)
 	}
+	return r
 }
 
 // pause is between two tries.
@@ -177,16 +184,17 @@ func (c *cell) describe() kmsg.DescribeTransactionsResponseTransactionState {
 func preparing(s string) bool { return strings.HasPrefix(s, "Prepare") }
 
 // settled is what DescribeTransactions says once nothing is prepared any more.
-func (c *cell) settled() kmsg.DescribeTransactionsResponseTransactionState {
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(pause) {
-		s := c.describe()
-		if !preparing(s.State) && !again(s.ErrorCode) {
-			return s
+func (c *cell) settled() (s kmsg.DescribeTransactionsResponseTransactionState) {
+	err := testkit.Within(time.Minute, pause, func() error {
+		if s = c.describe(); preparing(s.State) || again(s.ErrorCode) {
+			return fmt.Errorf("%s, code %d", s.State, s.ErrorCode)
 		}
-		if time.Now().After(deadline) {
-			c.fatalf("%s for a minute", s.State)
-		}
+		return nil
+	})
+	if err != nil {
+		c.fatalf("for a minute: %v", err)
 	}
+	return s
 }
 
 // transaction is one line about a transaction.

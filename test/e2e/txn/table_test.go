@@ -16,6 +16,7 @@ import (
 
 	"github.com/hanzoai/stream/test/e2e/broker"
 	"github.com/hanzoai/stream/test/e2e/raw"
+	"github.com/hanzoai/stream/test/testkit"
 )
 
 // recording says that what Apache Kafka answers is to be written to testdata.
@@ -138,14 +139,16 @@ func newBench(t *testing.T, addr string, kafka bool) *bench {
 	}
 	c.plain()
 	b.other = c.pid
-	if kafka { // each partition of its internal topics needs a leader
-		for range 40 {
-			c.setup()
-			c.coordinator(0, c.group)
-			c.coordinator(1, c.id)
-			c.init(long)
-			c.commitOffset()
-		}
+	rounds := 1 // so that the internal topics are there
+	if kafka {
+		rounds = 40 // and each of their partitions has a leader
+	}
+	for range rounds {
+		c.setup()
+		c.coordinator(0, c.group)
+		c.coordinator(1, c.id)
+		c.init(long)
+		c.commitOffset()
 	}
 	return b
 }
@@ -170,10 +173,14 @@ func (b *bench) run(t *testing.T, s *state) (lines []line) {
 	})
 	if s.ready != nil {
 		b.each(t, cells, func(c *cell) {
-			for deadline := time.Now().Add(time.Minute); !s.ready(c); time.Sleep(10 * pause) {
-				if time.Now().After(deadline) {
-					c.fatalf("never ready: %s", c.transaction(c.describe()))
+			err := testkit.Within(time.Minute, 10*pause, func() error {
+				if !s.ready(c) {
+					return errors.New(c.transaction(c.describe()))
 				}
+				return nil
+			})
+			if err != nil {
+				c.fatalf("never ready: %v", err)
 			}
 			c.ask()
 		})
@@ -265,15 +272,17 @@ func (c *cell) once() (text string, code int16) {
 }
 
 // patiently sends it until it is not told to come again.
-func (c *cell) patiently() string {
+func (c *cell) patiently() (text string) {
 	waited := ""
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(pause) {
-		text, code := c.once()
-		if code != 51 || time.Now().After(deadline) {
-			return waited + text
+	_ = testkit.Within(time.Minute, pause, func() error { // or it is 51 that is shown
+		var code int16
+		if text, code = c.once(); code == 51 {
+			waited = "51, "
+			return errors.New(text)
 		}
-		waited = "51, "
-	}
+		return nil
+	})
+	return waited + text
 }
 
 func (c *cell) ask() {
