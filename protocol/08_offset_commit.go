@@ -30,17 +30,8 @@ var offsetCommitAPI = api{key: 8, min: 2, max: 10, serve: (*handler).offsetCommi
 func (h *handler) offsetCommit(ctx context.Context, r *request) (kmsg.Response, error) {
 	req := r.Request.(*kmsg.OffsetCommitRequest)
 	resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
-	commit := group.CommitRequest{
-		Caller: r.caller(),
-		Membership: group.Membership{
-			Group:      req.Group,
-			Member:     req.MemberID,
-			Instance:   req.InstanceID,
-			Generation: req.Generation,
-		},
-		V9: req.Version >= 9,
-	}
-
+	commit := r.commit(req.Group, req.MemberID, req.InstanceID, req.Generation)
+	commit.V9 = req.Version >= 9
 	places := commitPlaces{h: h, ctx: ctx, commit: &commit}
 	resp.Topics = make([]kmsg.OffsetCommitResponseTopic, len(req.Topics))
 	for i, rt := range req.Topics {
@@ -51,16 +42,19 @@ func (h *handler) offsetCommit(ctx context.Context, r *request) (kmsg.Response, 
 		place := places.topic(t, err, len(rt.Partitions), func(j int) int32 { return rt.Partitions[j].Partition })
 		for j, rp := range rt.Partitions {
 			st.Partitions[j].Partition = rp.Partition
-			place(&st.Partitions[j].ErrorCode, group.CommitPartition{
-				TopicPartition: types.TopicPartition{Partition: rp.Partition},
-				Offset:         types.Offset(rp.Offset),
-				LeaderEpoch:    rp.LeaderEpoch,
-				Metadata:       rp.Metadata,
-			})
+			place(&st.Partitions[j].ErrorCode, rp.Partition, rp.Offset, rp.LeaderEpoch, rp.Metadata)
 		}
 	}
 	places.ask()
 	return resp, nil
+}
+
+// commit begins a commit of offsets by a member of a group, or by nobody.
+func (r *request) commit(name, member string, instance *string, generation int32) group.CommitRequest {
+	return group.CommitRequest{
+		Caller:     r.caller(),
+		Membership: group.Membership{Group: name, Member: member, Instance: instance, Generation: generation},
+	}
 }
 
 // commitPlaces connects the offsets of a commit with the places of their answers.
@@ -74,7 +68,7 @@ type commitPlaces struct {
 // topic returns a function that takes in the offset of one partition of a topic,
 // or of one that could not be found, and where its answer goes. The topic has n
 // partitions in the request.
-func (p *commitPlaces) topic(t *topic.Topic, err error, n int, partition func(int) int32) func(answer *int16, c group.CommitPartition) {
+func (p *commitPlaces) topic(t *topic.Topic, err error, n int, partition func(int) int32) func(answer *int16, number int32, offset int64, leaderEpoch int32, metadata *string) {
 	code := p.h.backend.Code(err, true)
 	if err == nil {
 		highest := int32(-1)
@@ -83,15 +77,17 @@ func (p *commitPlaces) topic(t *topic.Topic, err error, n int, partition func(in
 		}
 		t = p.h.upTo(p.ctx, t, highest)
 	}
-	return func(answer *int16, c group.CommitPartition) {
+	return func(answer *int16, number int32, offset int64, leaderEpoch int32, metadata *string) {
 		switch {
 		case err != nil:
 			*answer = code
-		case c.Partition < 0 || c.Partition >= t.Partitions:
+		case number < 0 || number >= t.Partitions:
 			*answer = kerr.UnknownTopicOrPartition.Code
 		default:
-			c.Topic, c.TopicID = t.Name, t.ID
-			p.commit.Partitions = append(p.commit.Partitions, c)
+			p.commit.Partitions = append(p.commit.Partitions, group.CommitPartition{
+				TopicPartition: types.TopicPartition{Topic: t.Name, Partition: number}, TopicID: t.ID,
+				Offset: types.Offset(offset), LeaderEpoch: leaderEpoch, Metadata: metadata,
+			})
 			p.answers = append(p.answers, answer)
 		}
 	}

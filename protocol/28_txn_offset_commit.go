@@ -8,7 +8,6 @@ import (
 
 	"github.com/hanzoai/stream/broker/group"
 	"github.com/hanzoai/stream/broker/txn"
-	"github.com/hanzoai/stream/types"
 )
 
 // TxnOffsetCommit (key 28, v0–v5) commits a group's offsets within a transaction:
@@ -33,15 +32,7 @@ var txnOffsetCommitAPI = api{key: 28, min: 0, max: 5, lends: true, serve: (*hand
 func (h *handler) txnOffsetCommit(ctx context.Context, r *request) (kmsg.Response, error) {
 	req := r.Request.(*kmsg.TxnOffsetCommitRequest)
 	resp := req.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
-	commit := group.CommitRequest{
-		Caller: r.caller(),
-		Membership: group.Membership{
-			Group:      req.Group,
-			Member:     req.MemberID,
-			Instance:   req.InstanceID,
-			Generation: req.Generation,
-		},
-	}
+	commit := r.commit(req.Group, req.MemberID, req.InstanceID, req.Generation)
 	find := h.finder(ctx)
 	places := commitPlaces{h: h, ctx: ctx, commit: &commit}
 	resp.Topics = make([]kmsg.TxnOffsetCommitResponseTopic, len(req.Topics))
@@ -53,12 +44,7 @@ func (h *handler) txnOffsetCommit(ctx context.Context, r *request) (kmsg.Respons
 		place := places.topic(t, err, len(rt.Partitions), func(j int) int32 { return rt.Partitions[j].Partition })
 		for j, rp := range rt.Partitions {
 			st.Partitions[j].Partition = rp.Partition
-			place(&st.Partitions[j].ErrorCode, group.CommitPartition{
-				TopicPartition: types.TopicPartition{Partition: rp.Partition},
-				Offset:         types.Offset(rp.Offset),
-				LeaderEpoch:    rp.LeaderEpoch,
-				Metadata:       rp.Metadata,
-			})
+			place(&st.Partitions[j].ErrorCode, rp.Partition, rp.Offset, rp.LeaderEpoch, rp.Metadata)
 		}
 	}
 	switch {

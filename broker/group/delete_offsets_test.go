@@ -3,7 +3,6 @@ package group
 import (
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,13 +112,7 @@ func TestDeleteOffsetsLostAcks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var n atomic.Int32
-				g := start(t, memory.NewServer(memory.Config{}), 1, "a", memory.Faults{Set: func(memory.Op) memory.WriteFault {
-					if n.Add(1)%2 == 1 {
-						return fault
-					}
-					return memory.WriteFault{}
-				}}, newTestConfig())
+				g := start(t, memory.NewServer(memory.Config{}), 1, "a", everyOther(fault, nil), newTestConfig())
 				id := types.NewTopicID()
 				for i := range types.Offset(5) {
 					mustCommit(t, g, commitOf(Membership{Group: "g", Generation: -1}, "foo", id, i))
@@ -136,13 +129,8 @@ func TestDeleteOffsetsLostAcks(t *testing.T) {
 
 func TestDeleteOffsetsStoreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var away atomic.Bool
-		g := start(t, memory.NewServer(memory.Config{}), 1, "a", memory.Faults{Set: func(memory.Op) memory.WriteFault {
-			if away.Load() {
-				return memory.WriteFault{Err: pubsub.ErrUnavailable}
-			}
-			return memory.WriteFault{}
-		}}, newTestConfig())
+		away := &fault{what: memory.WriteFault{Err: pubsub.ErrUnavailable}}
+		g := start(t, memory.NewServer(memory.Config{}), 1, "a", away.faults(), newTestConfig())
 		id := types.NewTopicID()
 		mustCommit(t, g, commitOf(Membership{Group: "g", Generation: -1}, "foo", id, 4))
 		away.Store(true)
@@ -160,13 +148,8 @@ func TestDeleteOffsetsStoreAway(t *testing.T) {
 func TestDeleteOffsetsFrozenOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
-		var delay atomic.Bool
-		a := start(t, srv, 1, "a", memory.Faults{Set: func(memory.Op) memory.WriteFault {
-			if delay.Load() {
-				return memory.WriteFault{Before: 3 * time.Second}
-			}
-			return memory.WriteFault{}
-		}}, newTestConfig())
+		delay := &fault{what: memory.WriteFault{Before: 3 * time.Second}}
+		a := start(t, srv, 1, "a", delay.faults(), newTestConfig())
 		b := start(t, srv, 2, "b", memory.Faults{}, newTestConfig())
 		nobody := Membership{Group: "g", Generation: -1}
 		id := types.NewTopicID()
@@ -211,8 +194,7 @@ func TestDeleteOffsetsFrozenOwner(t *testing.T) {
 			t.Errorf("%d tombstones", ends)
 		}
 		// A later owner inherits the end, and commits go on.
-		c := start(t, srv, 3, "c", memory.Faults{}, newTestConfig())
-		c.members.died(a.members.Self())
+		c := heir(t, srv, 3, "c", a)
 		c.members.died(b.members.Self())
 		b.kill()
 		wantOffset(t, c, "g", "foo", id, -1)

@@ -62,12 +62,7 @@ func TestLostAcks(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := memory.NewServer(memory.Config{})
 				var n atomic.Int32
-				g := start(t, srv, 1, "a", memory.Faults{Set: func(memory.Op) memory.WriteFault {
-					if n.Add(1)%2 == 1 {
-						return fault
-					}
-					return memory.WriteFault{}
-				}}, newTestConfig())
+				g := start(t, srv, 1, "a", everyOther(fault, &n), newTestConfig())
 				m := stable(t, g, "g")
 				if m.Generation != 1 {
 					t.Fatalf("generation %d", m.Generation)
@@ -92,13 +87,8 @@ func TestC41StoreAway(t *testing.T) {
 	for _, cause := range []error{pubsub.ErrUnavailable, pubsub.ErrFull} {
 		synctest.Test(t, func(t *testing.T) {
 			srv := memory.NewServer(memory.Config{})
-			var away atomic.Bool
-			g := start(t, srv, 1, "a", memory.Faults{Set: func(memory.Op) memory.WriteFault {
-				if away.Load() {
-					return memory.WriteFault{Err: cause}
-				}
-				return memory.WriteFault{}
-			}}, newTestConfig())
+			away := &fault{what: memory.WriteFault{Err: cause}}
+			g := start(t, srv, 1, "a", away.faults(), newTestConfig())
 			m := stable(t, g, "g")
 			id := types.NewTopicID()
 			mustCommit(t, g, commitOf(m, "foo", id, 1))
@@ -159,13 +149,8 @@ func TestOutcomeNeverKnown(t *testing.T) {
 func TestFrozenOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
-		var delay atomic.Bool
-		a := start(t, srv, 1, "a", memory.Faults{Set: func(op memory.Op) memory.WriteFault {
-			if delay.Load() {
-				return memory.WriteFault{Before: 3 * time.Second} // on its way while others take over
-			}
-			return memory.WriteFault{}
-		}}, newTestConfig())
+		delay := &fault{what: memory.WriteFault{Before: 3 * time.Second}} // on its way while others take over
+		a := start(t, srv, 1, "a", delay.faults(), newTestConfig())
 		b := start(t, srv, 2, "b", memory.Faults{}, newTestConfig())
 		m := stable(t, a, "g")
 		id := types.NewTopicID()
@@ -205,13 +190,8 @@ func TestFrozenOwner(t *testing.T) {
 func TestFrozenOwnerBeforeRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
-		var delay atomic.Bool
-		a := start(t, srv, 1, "a", memory.Faults{Set: func(op memory.Op) memory.WriteFault {
-			if delay.Load() {
-				return memory.WriteFault{Before: 4 * time.Second}
-			}
-			return memory.WriteFault{}
-		}}, newTestConfig())
+		delay := &fault{what: memory.WriteFault{Before: 4 * time.Second}}
+		a := start(t, srv, 1, "a", delay.faults(), newTestConfig())
 		b := start(t, srv, 2, "b", memory.Faults{}, newTestConfig())
 		c := start(t, srv, 3, "c", memory.Faults{}, newTestConfig())
 		m := stable(t, a, "g")
@@ -399,8 +379,7 @@ func TestUnknownVersions(t *testing.T) {
 		record := strings.Replace(value(t, srv, "later"), `"v":1`, `"v":2`, 1)
 		put(t, srv, "g.foo.0", offset)
 		put(t, srv, "later", record)
-		b := start(t, srv, 1, "b", memory.Faults{}, newTestConfig())
-		b.members.died(a.members.Self())
+		b := heir(t, srv, 1, "b", a)
 		if _, err := fetchOne(t, b, "g", "foo", id); !errors.Is(err, kerr.CoordinatorNotAvailable) {
 			t.Fatalf("fetch: %v", err)
 		}
@@ -469,28 +448,16 @@ func TestDeleteCrash(t *testing.T) {
 		done := false
 		synctest.Test(t, func(t *testing.T) {
 			srv := memory.NewServer(memory.Config{})
-			var armed atomic.Bool
-			var n atomic.Int32
-			a := start(t, srv, 1, "a", memory.Faults{Set: func(memory.Op) memory.WriteFault {
-				if armed.Load() && n.Add(1) >= crash {
-					return memory.WriteFault{Drop: true}
-				}
-				return memory.WriteFault{}
-			}}, newTestConfig())
+			armed := &crashing{at: crash}
+			a := start(t, srv, 1, "a", armed.faults(), newTestConfig())
 			id := types.NewTopicID()
-			r := commitOf(Membership{Group: "g", Generation: -1}, "foo", id, 1)
-			for i := range int32(3) {
-				p := r.Partitions[0]
-				p.Partition = i + 1
-				r.Partitions = append(r.Partitions, p)
-			}
+			r := commitOfAll(Membership{Group: "g", Generation: -1}, "foo", id, 1, 4)
 			mustCommit(t, a, r)
 			armed.Store(true)
 			err := a.Delete(t.Context(), "g")
 			done = err == nil
 			a.kill()
-			b := start(t, srv, 2, "b", memory.Faults{}, newTestConfig())
-			b.members.died(a.members.Self())
+			b := heir(t, srv, 2, "b", a)
 			if !done && crash > 1 {
 				for {
 					// The first to ask may be told to ask again while the rest goes.
@@ -535,13 +502,8 @@ func TestDeleteWithALateCommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := memory.NewServer(memory.Config{})
-				var slow atomic.Bool
-				g := start(t, srv, 1, "a", memory.Faults{Set: func(op memory.Op) memory.WriteFault {
-					if slow.Load() {
-						return memory.WriteFault{Late: 30 * time.Second}
-					}
-					return memory.WriteFault{}
-				}}, newTestConfig())
+				slow := &fault{what: memory.WriteFault{Late: 30 * time.Second}}
+				g := start(t, srv, 1, "a", slow.faults(), newTestConfig())
 				id := types.NewTopicID()
 				r := commitOf(Membership{Group: "g", Generation: -1}, "foo", id, 1)
 				mustCommit(t, g, r)
@@ -568,13 +530,8 @@ func TestDeleteWithALateCommit(t *testing.T) {
 func TestBirth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
-		var delay atomic.Bool
-		a := start(t, srv, 1, "a", memory.Faults{Set: func(op memory.Op) memory.WriteFault {
-			if delay.Load() {
-				return memory.WriteFault{Before: 3 * time.Second}
-			}
-			return memory.WriteFault{}
-		}}, newTestConfig())
+		delay := &fault{what: memory.WriteFault{Before: 3 * time.Second}}
+		a := start(t, srv, 1, "a", delay.faults(), newTestConfig())
 		b := start(t, srv, 2, "b", memory.Faults{}, newTestConfig())
 		id := types.NewTopicID()
 		simple := Membership{Group: "g", Generation: -1}
@@ -589,8 +546,7 @@ func TestBirth(t *testing.T) {
 		<-late
 		time.Sleep(5 * time.Second)
 		b.kill()
-		c := start(t, srv, 3, "c", memory.Faults{}, newTestConfig())
-		c.members.died(b.members.Self())
+		c := heir(t, srv, 3, "c", b)
 		wantOffset(t, c, "g", "late", id, -1)
 		wantOffset(t, c, "g", "foo", id, -1)
 		wantOffset(t, c, "g", "bar", id, 3)
@@ -643,13 +599,8 @@ func TestCommitsShareTurns(t *testing.T) {
 func TestStoreAwayThenSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
-		var away atomic.Bool
-		g := start(t, srv, 1, "a", memory.Faults{Set: func(memory.Op) memory.WriteFault {
-			if away.Load() {
-				return memory.WriteFault{Err: pubsub.ErrUnavailable}
-			}
-			return memory.WriteFault{}
-		}}, newTestConfig())
+		away := &fault{what: memory.WriteFault{Err: pubsub.ErrUnavailable}}
+		g := start(t, srv, 1, "a", away.faults(), newTestConfig())
 		m := stable(t, g, "g")
 		away.Store(true)
 		if r := g.Leave(t.Context(), "g", []LeaveMember{{Member: m.Member}}); r.Err == nil {

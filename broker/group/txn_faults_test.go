@@ -39,21 +39,10 @@ func TestEndTransactionCrash(t *testing.T) {
 			done := false
 			synctest.Test(t, func(t *testing.T) {
 				srv := memory.NewServer(memory.Config{})
-				var armed atomic.Bool
-				var n atomic.Int32
-				a := start(t, srv, 1, "a", memory.Faults{Set: func(memory.Op) memory.WriteFault {
-					if armed.Load() && n.Add(1) >= crash {
-						return memory.WriteFault{Drop: true}
-					}
-					return memory.WriteFault{}
-				}}, newTestConfig())
+				armed := &crashing{at: crash}
+				a := start(t, srv, 1, "a", armed.faults(), newTestConfig())
 				id := types.NewTopicID()
-				r := commitOf(Membership{Group: "g", Generation: -1}, "foo", id, 1)
-				for i := range int32(parts - 1) {
-					p := r.Partitions[0]
-					p.Partition = i + 1
-					r.Partitions = append(r.Partitions, p)
-				}
+				r := commitOfAll(Membership{Group: "g", Generation: -1}, "foo", id, 1, parts)
 				mustCommit(t, a, r)
 				for i := range r.Partitions {
 					r.Partitions[i].Offset = 5
@@ -63,8 +52,7 @@ func TestEndTransactionCrash(t *testing.T) {
 				end := TxnEnd{ProducerID: 7, N: 1, Commit: commit}
 				done = a.EndTransaction(t.Context(), "g", end) == nil
 				a.kill()
-				b := start(t, srv, 2, "b", memory.Faults{}, newTestConfig())
-				b.members.died(a.members.Self())
+				b := heir(t, srv, 2, "b", a)
 				all := func(g *gateway, stable bool) (unstable int, offsets map[types.Offset]int) {
 					offsets = map[types.Offset]int{}
 					resp := g.Fetch(t.Context(), FetchRequest{Group: "g", All: true, RequireStable: stable})
@@ -91,8 +79,7 @@ func TestEndTransactionCrash(t *testing.T) {
 				}
 				// The last owner before the next end dies too, before anything is repeated.
 				b.kill()
-				c := start(t, srv, 3, "c", memory.Faults{}, newTestConfig())
-				c.members.died(b.members.Self())
+				c := heir(t, srv, 3, "c", b)
 				wantErr(t, "end again", c.EndTransaction(t.Context(), "g", end), nil)
 				if unstable, offsets := all(c, true); unstable != 0 || offsets[after] != parts {
 					t.Fatalf("crash at write %d: after all %d unstable, %v", crash, unstable, offsets)
@@ -100,8 +87,7 @@ func TestEndTransactionCrash(t *testing.T) {
 				// Nothing of it may hang on the memory that the next end replaces.
 				wantErr(t, "next end", c.EndTransaction(t.Context(), "g", TxnEnd{ProducerID: 7, N: 2}), nil)
 				c.kill()
-				d := start(t, srv, 4, "d", memory.Faults{}, newTestConfig())
-				d.members.died(c.members.Self())
+				d := heir(t, srv, 4, "d", c)
 				if unstable, offsets := all(d, true); unstable != 0 || offsets[after] != parts {
 					t.Fatalf("crash at write %d: later %d unstable, %v", crash, unstable, offsets)
 				}
@@ -126,13 +112,8 @@ func TestFrozenOwnerInTransaction(t *testing.T) {
 			t.Run(fmt.Sprintf("C-37 commit %v looked %v", commit, look), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					srv := memory.NewServer(memory.Config{})
-					var delay atomic.Bool
-					a := start(t, srv, 1, "a", memory.Faults{Set: func(memory.Op) memory.WriteFault {
-						if delay.Load() {
-							return memory.WriteFault{Before: 3 * time.Second}
-						}
-						return memory.WriteFault{}
-					}}, newTestConfig())
+					delay := &fault{what: memory.WriteFault{Before: 3 * time.Second}}
+					a := start(t, srv, 1, "a", delay.faults(), newTestConfig())
 					b := start(t, srv, 2, "b", memory.Faults{}, newTestConfig())
 					id := types.NewTopicID()
 					nobody := Membership{Group: "g", Generation: -1}
@@ -160,8 +141,7 @@ func TestFrozenOwnerInTransaction(t *testing.T) {
 						t.Fatal("the frozen owner acknowledged")
 					}
 					b.kill()
-					c := start(t, srv, 3, "c", memory.Faults{}, newTestConfig())
-					c.members.died(b.members.Self())
+					c := heir(t, srv, 3, "c", b)
 					wantStable(t, c, "g", "foo", id, 1, nil)
 					wantStable(t, c, "g", "new", id, -1, nil)
 				})
@@ -177,13 +157,7 @@ func TestTransactionUnsureCommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := memory.NewServer(memory.Config{})
-				var n atomic.Int32
-				g := start(t, srv, 1, "a", memory.Faults{Set: func(memory.Op) memory.WriteFault {
-					if n.Add(1)%2 == 1 {
-						return fault
-					}
-					return memory.WriteFault{}
-				}}, newTestConfig())
+				g := start(t, srv, 1, "a", everyOther(fault, nil), newTestConfig())
 				id := types.NewTopicID()
 				nobody := Membership{Group: "g", Generation: -1}
 				for i := range types.Offset(6) {

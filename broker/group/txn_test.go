@@ -234,8 +234,7 @@ func TestTransactionOrder(t *testing.T) {
 					}
 					check(g)
 					g.kill()
-					b := start(t, srv, 2, "b", memory.Faults{}, newTestConfig())
-					b.members.died(g.members.Self())
+					b := heir(t, srv, 2, "b", g)
 					check(b)
 					offsets, err := b.Offsets(t.Context())
 					if err != nil {
@@ -275,8 +274,7 @@ func TestPendingStored(t *testing.T) {
 		}
 		a.kill()
 		put(t, srv, "g.foo.0", strings.Replace(v, `"n":3,`, `"n":3,"later":{"x":[1]},`, 1))
-		b := start(t, srv, 2, "b", memory.Faults{}, newTestConfig())
-		b.members.died(a.members.Self())
+		b := heir(t, srv, 2, "b", a)
 		mustCommit(t, b, commitOf(nobody, "foo", id, 2))
 		if v := value(t, srv, "g.foo.0"); !strings.Contains(v, `"later":{"x":[1]}`) || !strings.Contains(v, `"passed":true`) || !strings.Contains(v, `"offset":2,`) {
 			t.Fatalf("stored: %s", v)
@@ -294,8 +292,7 @@ func TestPendingStored(t *testing.T) {
 		// A value whose commits cannot be read is left alone.
 		put(t, srv, "g.foo.0", strings.Replace(value(t, srv, "g.foo.0"), `"v":1`, `"v":1,"pending":"x"`, 1))
 		b.kill()
-		c := start(t, srv, 3, "c", memory.Faults{}, newTestConfig())
-		c.members.died(b.members.Self())
+		c := heir(t, srv, 3, "c", b)
 		if _, err := fetchOne(t, c, "g", "foo", id); err == nil {
 			t.Fatal("an unreadable value was told")
 		}

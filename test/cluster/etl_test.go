@@ -113,20 +113,7 @@ func newEtl(t *testing.T, w *world, watch *watch, name string, seed int) *etl {
 func (e *etl) fill(name string) {
 	cl := newClient(e.t, e.w, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0), kgo.StopProducerOnDataLossDetected())
 	defer cl.Close()
-	ctx, cancel := context.WithCancel(context.WithoutCancel(e.source))
-	defer cancel()
-	defer context.AfterFunc(e.source, func() { time.AfterFunc(lastWords, cancel) })()
-	tick := time.NewTicker(etlPace)
-	defer tick.Stop()
-	for n := 0; ; n++ {
-		select {
-		case <-tick.C:
-		case <-e.source.Done():
-			if err := cl.Flush(ctx); err != nil {
-				e.t.Errorf("%s: the last records are not acknowledged %v after the faults", name, lastWords)
-			}
-			return
-		}
+	sendUntil(e.source, e.t, name, cl, etlPace, func(ctx context.Context, n int) {
 		p := int32(n % etlPartitions)
 		began := time.Now()
 		cl.Produce(ctx, &kgo.Record{Topic: e.in, Partition: p, Value: fmt.Appendf(nil, "%s/%d", name, n)}, func(r *kgo.Record, err error) {
@@ -141,7 +128,7 @@ func (e *etl) fill(name string) {
 			defer e.mu.Unlock()
 			e.ledger.Inputs[p] = max(e.ledger.Inputs[p], r.Offset+1)
 		})
-	}
+	})
 }
 
 // verify reads the output from the start, at the end.

@@ -170,26 +170,35 @@ func cmpErr(errs ...error) error {
 
 func (l *load) log(p int32) history.Log { return history.Log{Topic: l.topic, Partition: p} }
 
+// sendUntil sends one record after the other, until the context ends, and then waits
+// for the acknowledgement of all, lastWords long. The context that send gets ends
+// with that.
+func sendUntil(source context.Context, t *testing.T, name string, cl *kgo.Client, pace time.Duration, send func(ctx context.Context, n int)) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(source))
+	defer cancel()
+	defer context.AfterFunc(source, func() { time.AfterFunc(lastWords, cancel) })()
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-tick.C:
+			send(ctx, n)
+		case <-source.Done():
+			if err := cl.Flush(ctx); err != nil {
+				t.Errorf("%s: the last records are not acknowledged %v after the faults", name, lastWords)
+			}
+			return
+		}
+	}
+}
+
 // produce sends until stop, each record to the next partition, and waits for the
 // acknowledgement of all.
 func (l *load) produce(name string) {
 	var at waits
 	cl := l.client(kgo.WithHooks(&at), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0), kgo.MaxBufferedRecords(5000), kgo.StopProducerOnDataLossDetected())
 	defer cl.Close()
-	ctx, cancel := context.WithCancel(context.WithoutCancel(l.ctx))
-	defer cancel()
-	defer context.AfterFunc(l.ctx, func() { time.AfterFunc(lastWords, cancel) })()
-	tick := time.NewTicker(pace)
-	defer tick.Stop()
-	for n := 0; ; n++ {
-		select {
-		case <-tick.C:
-		case <-l.ctx.Done():
-			if err := cl.Flush(ctx); err != nil {
-				l.t.Errorf("%s: the last records are not acknowledged %v after the faults", name, lastWords)
-			}
-			return
-		}
+	sendUntil(l.ctx, l.t, name, cl, pace, func(ctx context.Context, n int) {
 		p := int32(n % partitions)
 		s := history.Send{Log: l.log(p), Producer: name, Idempotent: true, Value: fmt.Sprintf("%s/%d/%d", name, p, n)}
 		s.Span = l.rec.Begin()
@@ -216,7 +225,7 @@ func (l *load) produce(name string) {
 				l.acked[record{p, r.Offset}] = now
 			}
 		})
-	}
+	})
 }
 
 // follow reads every partition from the start, at the end.

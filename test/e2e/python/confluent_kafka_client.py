@@ -7,18 +7,6 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 import driver
 
 
-def refusals(f):
-    """Errors of the broker keep their code."""
-
-    def g(*args, **kwargs):
-        try:
-            return f(*args, **kwargs)
-        except KafkaException as e:
-            raise driver.Refused(e.args[0].code(), repr(e)) from e
-
-    return g
-
-
 def record(m):
     if m.error():
         raise KafkaException(m.error())
@@ -45,26 +33,19 @@ class Member:
         self.consumer.close()
 
 
-class Transactor:
+class Transactor(driver.Transactor):
     def __init__(self, settings, transactional):
         self.producer = Producer(settings | {"transactional.id": transactional, "linger.ms": 5})
         self.producer.init_transactions(30)
-        self.open = False
 
-    @refusals
-    def send(self, topic, records):
-        if not self.open:
-            self.producer.begin_transaction()
-        self.open = True
+    def write(self, topic, records):
         produce(self.producer, topic, records)
 
-    @refusals
-    def end(self, commit):
-        self.open = False
-        if commit:
-            self.producer.commit_transaction(30)
-        else:
-            self.producer.abort_transaction(30)
+    def commit(self):
+        self.producer.commit_transaction(30)
+
+    def abort(self):
+        self.producer.abort_transaction(30)
 
     def close(self):
         del self.producer
@@ -89,47 +70,37 @@ class Client:
         (result,) = f(admin).values()
         return result.result(30)
 
-    @refusals
     def create(self, topic, partitions, configs):
         self.admin(lambda a: a.create_topics([NewTopic(topic, partitions, 1, config=configs)]))
 
-    @refusals
     def partitions(self, topic):
         return len(self.admin(lambda a: a.describe_topics(TopicCollection([topic]))).partitions)
 
     def topics(self):
         return list(AdminClient(self.settings).list_topics(timeout=10).topics)
 
-    @refusals
     def alter(self, topic, config, value):
         entry = ConfigEntry(config, value, incremental_operation=AlterConfigOpType.SET)
         self.admin(lambda a: a.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])]))
 
-    @refusals
     def config(self, topic, config):
         return self.admin(lambda a: a.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))[config].value
 
-    @refusals
     def grow(self, topic, count):
         self.admin(lambda a: a.create_partitions([NewPartitions(topic, count)]))
 
-    @refusals
     def truncate(self, topic, partition, before):
         self.admin(lambda a: a.delete_records([TopicPartition(topic, partition, before)]))
 
-    @refusals
     def remove(self, topic):
         self.admin(lambda a: a.delete_topics([topic]))
 
-    @refusals
     def produce(self, topic, codec, idempotent, records):
         produce(Producer(self.settings | {"compression.type": codec, "enable.idempotence": idempotent, "acks": "all", "linger.ms": 5}), topic, records)
 
-    @refusals
     def transactor(self, transactional):
         return Transactor(self.settings, transactional)
 
-    @refusals
     def pipe(self, transactional, group, to, n, commit, **source):
         x = Transactor(self.settings, transactional)
         consumer = Consumer(self.settings | {
@@ -147,7 +118,6 @@ class Client:
         finally:
             consumer.close()
 
-    @refusals
     def read(self, topic, partition, offset, time, reset, isolation, n):
         consumer = Consumer(
             self.settings
@@ -174,4 +144,4 @@ class Client:
         return Member(consumer)
 
 
-driver.main(f"{confluent_kafka.__version__}, librdkafka {confluent_kafka.libversion()[0]}", Client)
+driver.main(f"{confluent_kafka.__version__}, librdkafka {confluent_kafka.libversion()[0]}", Client, KafkaException, lambda e: e.args[0].code())

@@ -13,7 +13,8 @@ records) in the open transaction or a new one, end(commit), close(); and pipe
 copies from one topic to another: see transform().
 
 read returns records as poll does: (partition, offset, key, value, headers,
-time in ms). A Refused is an error of the broker with its code.
+time in ms). A Refused is an error of the broker with its code, and so is what
+main() is told that the library raises for one.
 """
 
 import base64
@@ -59,6 +60,26 @@ def transform(records):
         out.append((partition, key, value + b"!", headers, time))
         ends[partition] = offset + 1
     return out, ends
+
+
+class Transactor:
+    """Begins a transaction with the first records. self.producer, write(topic,
+    records), commit(), abort() and close() are the client's."""
+
+    open = False
+
+    def send(self, topic, records):
+        if not self.open:
+            self.producer.begin_transaction()
+        self.open = True
+        self.write(topic, records)
+
+    def end(self, commit):
+        self.open = False
+        if commit:
+            self.commit()
+        else:
+            self.abort()
 
 
 def from_json(r):
@@ -133,7 +154,7 @@ def handle(client, members, op, params):
         return getattr(client, op)(**params)
 
 
-def main(version, cls):
+def main(version, cls, error=Refused, code=lambda e: e.code):
     address, name = sys.argv[1:]
     client, members = cls(address, name), {}
     say(version=version)
@@ -144,6 +165,8 @@ def main(version, cls):
             say(id=id, result=handle(client, members, op, params))
         except Refused as e:
             say(id=id, error=str(e), code=e.code)
+        except error as e:
+            say(id=id, error=repr(e), code=code(e))
         except Exception as e:
             traceback.print_exc()
             say(id=id, error=repr(e))

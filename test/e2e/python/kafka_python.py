@@ -11,18 +11,6 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 import driver
 
 
-def refusals(f):
-    """Errors of the broker keep their code."""
-
-    def g(*args, **kwargs):
-        try:
-            return f(*args, **kwargs)
-        except BrokerResponseError as e:
-            raise driver.Refused(e.errno, repr(e)) from e
-
-    return g
-
-
 def records(polled):
     for messages in polled.values():
         for m in messages:
@@ -48,26 +36,19 @@ class Member:
         self.consumer.close(autocommit=False)
 
 
-class Transactor:
+class Transactor(driver.Transactor):
     def __init__(self, settings, transactional):
         self.producer = KafkaProducer(**settings, transactional_id=transactional, linger_ms=5)
         self.producer.init_transactions()
-        self.open = False
 
-    @refusals
-    def send(self, topic, records):
-        if not self.open:
-            self.producer.begin_transaction()
-        self.open = True
+    def write(self, topic, records):
         produce(self.producer, topic, records)
 
-    @refusals
-    def end(self, commit):
-        self.open = False
-        if commit:
-            self.producer.commit_transaction()
-        else:
-            self.producer.abort_transaction()
+    def commit(self):
+        self.producer.commit_transaction()
+
+    def abort(self):
+        self.producer.abort_transaction()
 
     def close(self):
         self.producer.close(timeout=0)
@@ -91,11 +72,9 @@ class Client:
         finally:
             admin.close()
 
-    @refusals
     def create(self, topic, partitions, configs):
         self.admin(lambda a: a.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1, "configs": configs}}))
 
-    @refusals
     def partitions(self, topic):
         (t,) = self.admin(lambda a: a.describe_topics([topic]))
         if t["error_code"]:
@@ -105,31 +84,25 @@ class Client:
     def topics(self):
         return self.admin(lambda a: a.list_topics())
 
-    @refusals
     def alter(self, topic, config, value):
         # Its answer for a resource is a text that begins with the code.
         result = self.admin(lambda a: a.alter_configs([ConfigResource("TOPIC", topic, {config: value})]))["topic"][topic]
         if result != "OK":
             raise driver.Refused(int(result.split("]")[0].split("Error ")[-1].strip("[")), result)
 
-    @refusals
     def config(self, topic, config):
         found = self.admin(lambda a: a.describe_configs([ConfigResource("TOPIC", topic, {config: None})], config_filter="all"))
         return found["topic"][topic][config]["value"]
 
-    @refusals
     def grow(self, topic, count):
         self.admin(lambda a: a.create_partitions({topic: count}))
 
-    @refusals
     def truncate(self, topic, partition, before):
         self.admin(lambda a: a.delete_records({TopicPartition(topic, partition): before}))
 
-    @refusals
     def remove(self, topic):
         self.admin(lambda a: a.delete_topics([topic]))
 
-    @refusals
     def produce(self, topic, codec, idempotent, records):
         producer = KafkaProducer(**self.settings, acks="all", enable_idempotence=idempotent, compression_type=None if codec == "none" else codec, linger_ms=5)
         try:
@@ -137,11 +110,9 @@ class Client:
         finally:
             producer.close()
 
-    @refusals
     def transactor(self, transactional):
         return Transactor(self.settings, transactional)
 
-    @refusals
     def pipe(self, transactional, group, to, n, commit, **source):
         x = Transactor(self.settings, transactional)
         consumer = KafkaConsumer(
@@ -161,7 +132,6 @@ class Client:
             consumer.close(autocommit=False)
             x.producer.close()
 
-    @refusals
     def read(self, topic, partition, offset, time, reset, isolation, n):
         level = {"isolation_level": "read_" + isolation} if isolation else {}
         consumer = KafkaConsumer(**self.settings, **level, auto_offset_reset=reset, fetch_max_wait_ms=100)
@@ -185,4 +155,4 @@ class Client:
             partition_assignment_strategy=[CooperativeStickyAssignor if cooperative else RangePartitionAssignor]))
 
 
-driver.main(kafka.__version__, Client)
+driver.main(kafka.__version__, Client, BrokerResponseError, lambda e: e.errno)
