@@ -120,6 +120,7 @@ $(addprefix e2e-,$(E2E)): e2e-%:
 
 record: setup ## what Apache Kafka answers, which suites compare with: writes the recorded files anew
 	cd test/e2e && STREAM_RECORD=1 STREAM_E2E_BROKERS=kafka go test -p 1 -count=1 -timeout 15m ./keys ./txn
+	STREAM_RECORD=1 COMPACT_SEEDS=100 go test -count=1 -timeout 15m -run '^TestKafkaCleaner$$' ./broker/compact
 	$(MAKE) golden-record
 
 golden-record: setup ## what Kafka's command line tools print on Apache Kafka, into test/e2e/golden/testdata

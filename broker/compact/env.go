@@ -32,8 +32,10 @@ type Env struct {
 	// Aborted tells whether the transactional batch of a producer that holds o
 	// belongs to an aborted transaction. nil: none does. All must be decided.
 	Aborted func(pid int64, o types.Offset) bool
-	// LastOf gives the base offset of the newest batch of a producer that lives
-	// with this epoch: it stays, at least without records. nil: none lives.
+	// LastOf gives the base offset of the newest batch of data that a live
+	// producer wrote in this epoch, its present one, or of its newest marker if
+	// there is none (LastRecord): that batch stays, at least without records.
+	// nil: none lives.
 	LastOf func(pid int64, epoch int16) (types.Offset, bool)
 	// MaxBatch is the largest batch that can be stored, bytes. One that would
 	// grow beyond it and beyond its size before (a delete horizon takes room,

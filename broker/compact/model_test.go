@@ -39,13 +39,14 @@ type history struct {
 	open    map[int64]int
 	seqs    map[int64]int32
 	epochs  map[int64]int16
-	newest  map[int64]int64 // base offset of each producer's newest batch
+	newest  map[int64]int64 // base offset of the batch that Env.LastOf means
+	data    map[int64]int16 // epoch of each producer's newest batch of data
 	keyless bool
 }
 
 func newHistory(t *testing.T, rnd *rand.Rand) *history {
 	return &history{t: t, rnd: rnd, now: 1_700_000_000_000, txns: []int{0}, first: []int64{-1}, ended: []int64{-1}, open: map[int64]int{},
-		seqs: map[int64]int32{}, epochs: map[int64]int16{}, newest: map[int64]int64{}}
+		seqs: map[int64]int32{}, epochs: map[int64]int16{}, newest: map[int64]int64{}, data: map[int64]int16{}}
 }
 
 // aborted is Env.Aborted.
@@ -125,14 +126,23 @@ func (h *history) end(pid int64, commit bool) {
 	if commit {
 		h.txns[txn] = 1
 	}
-	h.add(marker(h.next, h.now, pid, commit), txn)
+	kind := serde.ControlAbort
+	if commit {
+		kind = serde.ControlCommit
+	}
+	h.add(serde.ControlBatch(h.next, h.now, pid, h.epochs[pid], kind, 1), txn)
 }
 
 func (h *history) add(b serde.Batch, txn int) {
+	b.Stamp(h.next, 7)
 	h.log = append(h.log, &mbatch{base: b.BaseOffset(), last: b.LastOffset(), pid: b.ProducerID(), control: b.Control(), txn: txn, records: records(h.t, b), raw: b})
 	h.next = b.LastOffset() + 1
-	if b.ProducerID() >= 0 {
-		h.newest[b.ProducerID()] = b.BaseOffset()
+	pid := b.ProducerID()
+	if last, ok := h.data[pid]; pid >= 0 && (!b.Control() || !ok || last != b.ProducerEpoch()) {
+		h.newest[pid] = b.BaseOffset()
+	}
+	if !b.Control() {
+		h.data[pid] = b.ProducerEpoch()
 	}
 }
 
@@ -222,6 +232,18 @@ func (c *compacted) write(n int) {
 		m := *b
 		c.model, c.log = append(c.model, &m), append(c.log, b.raw)
 	}
+}
+
+// edge is where a run may end: between two batches, not above the last stable
+// offset.
+func (c *compacted) edge() int64 {
+	end := c.x
+	for _, b := range c.model {
+		if edge := b.last + 1; edge > end && edge <= c.h.stable() && c.h.rnd.IntN(8) > 0 {
+			end = edge
+		}
+	}
+	return end
 }
 
 // run compacts below end as a partition would: passes until all keys fit.
@@ -377,13 +399,7 @@ func model(t *testing.T, seed uint64) {
 	retention := []int64{0, 30, 200}[rnd.IntN(3)]
 	for range 2 + rnd.IntN(6) {
 		c.write(rnd.IntN(30))
-		// An end at a batch's edge, not above the last stable offset.
-		end := c.x
-		for _, b := range c.model {
-			if edge := b.last + 1; edge > end && edge <= h.stable() && rnd.IntN(8) > 0 {
-				end = edge
-			}
-		}
+		end := c.edge()
 		e := &Env{Now: h.now, DeleteRetention: retention, Budget: 1 << 20, Aborted: h.aborted}
 		if rnd.IntN(3) > 0 {
 			gone := int64(rnd.IntN(6)) // this producer has expired
