@@ -286,18 +286,19 @@ func (p *Partition) compactable(ctx context.Context, now int64, lag time.Duratio
 		return 0, 0, p.unloaded()
 	}
 	first, base, stable := p.first, p.base, p.st.lastStable()
-	seq := p.st.seq
-	last, ok := p.ix.point(seq)
+	end := p.st.next
 	p.mu.Unlock()
-	if !ok || seq <= first { // nothing, or the end is a break
+	seq, goal, err := p.kept(ctx, end) // the last message
+	if err != nil {
+		return 0, 0, err
+	}
+	if seq <= first { // it is the only one, or the end is a break
 		return first, base, nil
 	}
-	goal := last.base
 	if stable < goal {
 		if stable <= base {
 			return first, base, nil
 		}
-		var err error
 		if seq, goal, err = p.locate(ctx, stable); err != nil {
 			return 0, 0, err
 		}

@@ -48,6 +48,10 @@ type Stop struct {
 	At       time.Time  `json:"at"`
 }
 
+// kindCompacted is the stop of a partition of which only compacted records are
+// lost.
+const kindCompacted = "compacted"
+
 // kindLost is the stop of a partition whose stream or record is missing.
 const kindLost = "lost"
 
@@ -263,6 +267,8 @@ func (s *survey) newStop(e RepairEnv, trouble []string) *stopInfo {
 	switch {
 	case s.r == nil || !s.stream:
 		st.Kind = kindLost
+	case len(s.bad) == 0 && !s.snap.last && (!s.snap.there || s.snap.fits) && s.compacted != "":
+		st.Kind = kindCompacted
 	case len(s.bad) > 0:
 		st.Seq = s.bad[0].seq
 	case s.snap.last:
@@ -275,10 +281,17 @@ func (s *survey) newStop(e RepairEnv, trouble []string) *stopInfo {
 
 // mend changes the record into the one that resumes.
 func (s *survey) mend(ctx context.Context, e *RepairEnv, r *record) (done string, err error) {
+	left := "nothing was left out"
+	if s.compacted != "" {
+		left = fmt.Sprintf("the log begins at offset %d", s.compactedFrom)
+		if r.Start = max(r.Start, s.compactedFrom); r.Start >= r.Clean.X {
+			r.Clean = nil // its stream is removed by whoever compacts next
+		}
+	}
 	if s.healed() {
 		r.Stop = nil
 		r.Repaired = max(r.Repaired+1, e.Clock().UnixMilli())
-		return "the stop was lifted; nothing was left out", nil
+		return "the stop was lifted; " + left, nil
 	}
 	base := resumeAt(s.highest)
 	if !s.stream {
@@ -286,6 +299,9 @@ func (s *survey) mend(ctx context.Context, e *RepairEnv, r *record) (done string
 			return "", fmt.Errorf("make stream %s: %w", s.spec.Log.Name, err)
 		}
 		r.First, r.Base, r.Snapshot = 1, 0, nil
+		if r.Clean != nil {
+			r.Base = r.Clean.X
+		}
 	}
 	r.Resume = s.resume(base)
 	if err := r.Resume.check(); err != nil {
@@ -333,6 +349,9 @@ func (s *survey) trouble() []string {
 		t = append(t, fmt.Sprintf("the stream ends at sequence %d, its snapshot is of %d", s.b.Last, s.r.Snapshot.Seq))
 	} else if s.stream && s.snap.there && !s.snap.fits && !strings.HasPrefix(s.snap.why, errSnapshotLost.Error()) {
 		t = append(t, "the snapshot is not of this log: "+s.snap.why)
+	}
+	if s.compacted != "" {
+		t = append(t, s.compacted)
 	}
 	for i, b := range s.bad {
 		if i == 10 {
@@ -428,7 +447,14 @@ func (s *survey) describe(m *pubsub.Message) string {
 
 // remedies says what can be done.
 func (s *survey) remedies() []Remedy {
-	if s.healed() {
+	compacted := ""
+	if s.compacted != "" {
+		compacted = fmt.Sprintf("The compacted records below offset %d are lost: the log begins there. ", s.compactedFrom)
+	}
+	if s.healed() || s.stopped() == nil && s.sound() {
+		if compacted != "" {
+			return []Remedy{{"restore the stream " + s.r.Clean.Stream, "From a backup of it: nothing is lost."}, {"--accept-loss", compacted + "Nothing else is left out, no offset changes."}}
+		}
 		return []Remedy{{"--accept-loss", "Everything that was missing is there again: lifts the stop. No offset changes, nothing is left out."}}
 	}
 	var rs []Remedy
@@ -444,6 +470,7 @@ func (s *survey) remedies() []Remedy {
 	r := s.resume(base)
 	last := r[len(r)-1]
 	var b strings.Builder
+	b.WriteString(compacted)
 	if !s.stream {
 		fmt.Fprintf(&b, "Makes the stream anew, empty: all records are lost. ")
 	}

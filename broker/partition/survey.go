@@ -37,6 +37,10 @@ type survey struct {
 	found   cuts // damage after which the log goes on by itself
 	bad     []badMessage
 	leftOut uint64 // messages that exist within damage
+	// compacted says what is wrong with the sibling, "" if nothing is; from
+	// compactedFrom on it is whole.
+	compacted     string
+	compactedFrom types.Offset
 
 	// certain is the last message that was stored before the log can have gone
 	// back; certainNext is the offset after it.
@@ -124,6 +128,9 @@ func (s *survey) run(ctx context.Context, e *RepairEnv) error {
 		if err := s.snapshot(ctx, e, key); err != nil {
 			return err
 		}
+		if err := s.sibling(ctx, e); err != nil {
+			return err
+		}
 	}
 	if !s.stream {
 		return nil
@@ -148,6 +155,63 @@ func (s *survey) really(ctx context.Context, ask func() error) error {
 	default:
 		return err
 	}
+}
+
+// sibling looks whether everything is there that was compacted and not deleted.
+func (s *survey) sibling(ctx context.Context, e *RepairEnv) error {
+	m := s.r.Clean
+	if m == nil || s.r.Start >= m.X {
+		return nil
+	}
+	s.know(m.X, "the partition record")
+	log := e.Store.Log(m.Stream, siblingSubject(m.Stream))
+	if _, err := log.Bounds(ctx); errors.Is(err, pubsub.ErrNotFound) {
+		if err := s.really(ctx, func() error { _, err := log.Bounds(ctx); return err }); err != nil {
+			return fmt.Errorf("ask for stream %s: %w", m.Stream, err)
+		}
+		s.compacted, s.compactedFrom = fmt.Sprintf("the stream %s of compacted records is missing", m.Stream), m.X
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("ask for stream %s: %w", m.Stream, err)
+	}
+	// What lies below the log start may be gone. Tiles follow each other, so that the
+	// end of what is missing is where the next one begins.
+	next, base := pubsub.Seq(0), s.r.Start
+	damage := func(seq pubsub.Seq, why string, from types.Offset) {
+		if s.compacted == "" {
+			s.compacted = fmt.Sprintf("the compacted records in %s, sequence %d: %s", m.Stream, seq, why)
+		}
+		s.compactedFrom = from
+	}
+	err := log.Headers(ctx, 1, m.Last, func(msg pubsub.Message) error {
+		if msg.Seq > m.Last {
+			return nil
+		}
+		h, err := decodeSibling(s.idText, &msg)
+		switch {
+		case errors.Is(err, errUnknownFormat):
+			return err
+		case err != nil:
+			damage(msg.Seq, err.Error(), m.X)
+			next, base = msg.Seq+1, -1
+			return nil
+		case h.last < s.r.Start:
+			return nil
+		case next == 0 && h.base > s.r.Start, next != 0 && msg.Seq != next, base >= 0 && next != 0 && h.base != base:
+			damage(msg.Seq, "something is missing before it", h.base)
+		case base < 0:
+			s.compactedFrom = h.base
+		}
+		next, base = msg.Seq+1, h.last+1
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read headers of %s: %w", m.Stream, err)
+	}
+	if next != m.Last+1 || base != m.X {
+		damage(max(next, 1), "something is missing from there on", m.X)
+	}
+	return nil
 }
 
 // snapshot looks whether the snapshot counts.
@@ -402,6 +466,11 @@ func (s *survey) wentBack() bool {
 	return s.snap.last || s.r.Stop != nil && s.r.Stop.Kind == "back"
 }
 
+// sound reports that nothing is wrong with record, stream and snapshot.
+func (s *survey) sound() bool {
+	return s.r != nil && s.stream && s.pending == nil && len(s.found) == 0 && len(s.bad) == 0 && !s.wentBack() && (!s.snap.there || s.snap.fits)
+}
+
 // healed reports that a stop has no reason any more: everything that was known
 // is there again and follows.
 func (s *survey) healed() bool {
@@ -430,7 +499,11 @@ func (s *survey) stopped() *stopInfo {
 // base.
 func (s *survey) resume(base types.Offset) cuts {
 	if !s.stream {
-		return cuts{{From: 1, To: 0, Next: 0, Base: base}}
+		c := cut{From: 1, To: 0, Next: 0, Base: base}
+		if s.r != nil && s.r.Clean != nil {
+			c.Next = s.r.Clean.X // what lies below is not in it
+		}
+		return cuts{c}
 	}
 	last := cut{From: s.b.Last + 1, To: s.b.Last, Next: s.next, Base: base}
 	switch {
