@@ -24,6 +24,7 @@ var threeCopies = regexp.MustCompile(`Leader: \d\s+Replicas: \d,\d,\d\s+Isr: \d,
 // every record arrives. Kafka's own tool sees what lacks a copy, and that nothing
 // does once the node is back.
 func TestEmbeddedNodeKilled(t *testing.T) {
+	t.Parallel()
 	const topic, parts, perSecond = "nodes", 6, 100
 	var addrs, routes []string
 	for range 3 {

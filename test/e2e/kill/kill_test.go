@@ -32,6 +32,7 @@ const (
 // acknowledged record must be there once, in order, at gap-free offsets, and
 // the group must keep its generation.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	broker.Each(t, []string{broker.NATS}, func(t *testing.T, b *broker.Broker) {
 		kills := 50
 		if b.Kind == broker.Kafka {

@@ -21,6 +21,7 @@ import (
 // at a time, so that nearly all that consumers hear comes from what their session
 // leaves out. Consumers get every record once, in order, without an error, soon.
 func TestSessionsMove(t *testing.T) {
+	t.Parallel()
 	kinds := broker.Kinds([]string{broker.NATS})
 	if !strings.HasPrefix(kinds[0], "nats-") {
 		t.Logf("two gateways need an external NATS server: not run on %s", kinds[0])

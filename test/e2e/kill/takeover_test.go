@@ -307,8 +307,11 @@ func (c *crowd) franz(ctx context.Context, b *broker.Broker, topic string, i int
 	if i%2 == 0 {
 		opts = append(opts, kgo.InstanceID(fmt.Sprint("static-", i)))
 	}
-	cl := client(c.t, b, opts...)
+	// A client whose context is over says goodbye to nobody. Otherwise the first to
+	// leave starts a rebalance that waits for the static members, which never leave,
+	// until their session ends, and so does whoever is told of it before it leaves.
 	ctx, cancel := context.WithCancel(ctx)
+	cl := client(c.t, b, append(opts, kgo.WithContext(ctx))...)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for ctx.Err() == nil {
