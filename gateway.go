@@ -258,15 +258,10 @@ func (k *kafka) Facts() facts {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	ts, err := k.broker.Topics(ctx)
-	f.Compaction = k.compaction(ts)
 	if err != nil {
-		return f
+		k.logger.Debug("topics are not counted", logging.Error, err)
 	}
-	for _, t := range ts {
-		if !topic.Internal(t.Name) && k.broker.KeptWhole(t) {
-			f.Compacted = append(f.Compacted, t.Name)
-		}
-	}
+	f.Compaction = k.compaction(ts)
 	return f
 }
 

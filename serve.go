@@ -127,7 +127,6 @@ type facts struct {
 	ClusterID  string
 	NodeID     int32
 	Gateways   []admin.Gateway
-	Compacted  []string // topics with cleanup.policy=compact, kept whole
 	Late       []admin.LateTransaction
 	Compaction admin.Compaction
 }

@@ -55,7 +55,7 @@ func (s *server) Status() admin.Status {
 	}
 	if gw != nil {
 		f := gw.Facts()
-		st.ClusterID, st.NodeID, st.Gateways, st.CompactedKeptWhole = f.ClusterID, f.NodeID, f.Gateways, f.Compacted
+		st.ClusterID, st.NodeID, st.Gateways = f.ClusterID, f.NodeID, f.Gateways
 		st.LateTransactions, st.Compaction = f.Late, f.Compaction
 	}
 	st.Ready, st.Reasons = s.readiness()

@@ -116,7 +116,7 @@ func TestFieldNames(t *testing.T) {
 			`"version":"v","cluster_id":"c","ready":true,"reasons":[],"uptime_seconds":5,"gateways":[{"node_id":1,"host":"h","port":9092}],` +
 			`"listeners":[{"name":"kafka","address":"0.0.0.0:9092","security":"PLAINTEXT"}],` +
 			`"nats":{"server_version":"2.15.2","max_payload":8388608,"max_message_bytes":1048588},` +
-			`"durability":{"level":"r1-always","sentence":"s","sync":"always"},"warnings":[],"compacted_kept_whole":[],` +
+			`"durability":{"level":"r1-always","sentence":"s","sync":"always"},"warnings":[],` +
 			`"late_transactions":[{"topic":"a","partition":1,"producer_id":4000,"first_offset":7,"open_seconds":1300}],` +
 			`"compaction":{"state":"running","topics":2,"running":{"partition":"t-0","since":"2026-11-30T08:00:00Z","done_bytes":3,"of_bytes":9},` +
 			`"last":{"partition":"t-1","ended":"2026-11-30T07:00:00Z","seconds":1.5,"compacted_to":90,"records_in":80,"records_out":8,"bytes_in":800,"bytes_out":81,"passes":2},"failing":[]}}`,

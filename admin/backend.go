@@ -44,9 +44,6 @@ type Status struct {
 	NATS          NATS       `json:"nats"`
 	Durability    Durability `json:"durability"`
 	Warnings      []string   `json:"warnings"`
-	// CompactedKeptWhole names the topics with cleanup.policy=compact whose
-	// old values are still all there, because nothing compacts yet.
-	CompactedKeptWhole []string `json:"compacted_kept_whole"`
 	// LateTransactions are the partitions in use here whose oldest open
 	// transaction has had nothing appended for 20 minutes: the longest timeout by
 	// default, and five minutes.

@@ -62,7 +62,6 @@ func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 	st.Gateways = notNil(st.Gateways)
 	st.Listeners = notNil(st.Listeners)
 	st.Warnings = notNil(st.Warnings)
-	st.CompactedKeptWhole = notNil(st.CompactedKeptWhole)
 	st.LateTransactions = notNil(st.LateTransactions)
 	st.Compaction.Failing = notNil(st.Compaction.Failing)
 	writeJSON(w, http.StatusOK, st)

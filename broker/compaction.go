@@ -65,24 +65,10 @@ func (b *Broker) compactions() []clean.Compacted {
 	var ps []clean.Compacted
 	for _, t := range b.Known() {
 		for n := range t.Partitions {
-			if p, ok := b.compacting(t, n); ok {
-				ps = append(ps, p)
-			}
+			ps = append(ps, b.open(t, n))
 		}
 	}
 	return ps
-}
-
-// compacting is what is asked of a partition here.
-type compacting interface {
-	clean.Compacted
-	WantCompacted(ctx context.Context) (types.Offset, error)
-}
-
-// compacting opens a partition as one that can be compacted, if it can.
-func (b *Broker) compacting(t *topic.Topic, n int32) (compacting, bool) {
-	p, ok := any(b.open(t, n)).(compacting)
-	return p, ok
 }
 
 // Compacted reports whether a topic's settings ask for compaction.
@@ -108,12 +94,9 @@ func (b *Broker) Compaction(ctx context.Context, t *topic.Topic) ([]PartitionCom
 	ps := make([]PartitionCompaction, t.Partitions)
 	st := b.compactor.State()
 	for n := range t.Partitions {
-		if _, err := b.open(t, n).Status(ctx); err != nil { // reads what there is of it
+		p := b.open(t, n)
+		if _, err := p.Status(ctx); err != nil { // reads what there is of it
 			return nil, fmt.Errorf("ask about %s-%d: %w", t.Name, n, err)
-		}
-		p, ok := b.compacting(t, n)
-		if !ok {
-			continue
 		}
 		ps[n] = PartitionCompaction{Partition: n, CleanState: p.Clean(), Failure: st.Failing[p.String()]}
 		if st.Running != nil && st.Running.Partition == p.String() {
@@ -138,12 +121,8 @@ func (b *Broker) WantCompacted(ctx context.Context, t *topic.Topic) ([]types.Off
 	}
 	upto := make([]types.Offset, t.Partitions)
 	for n := range t.Partitions {
-		p, ok := b.compacting(t, n)
-		if !ok {
-			return nil, ErrOlderGateways
-		}
 		var err error
-		if upto[n], err = p.WantCompacted(ctx); err != nil {
+		if upto[n], err = b.open(t, n).WantCompacted(ctx); err != nil {
 			return nil, fmt.Errorf("ask for compaction of %s-%d: %w", t.Name, n, err)
 		}
 	}

@@ -167,9 +167,6 @@ func (b *Broker) NewestTopic(ctx context.Context, t *topic.Topic) (*topic.Topic,
 	return b.topics.Newest(ctx, t)
 }
 
-// KeptWhole reports a topic that asks for compaction, which is not carried out.
-func (b *Broker) KeptWhole(t *topic.Topic) bool { return b.topics.KeptWhole(t) }
-
 // Partition opens a partition: UNKNOWN_TOPIC_OR_PARTITION for a number that the
 // topic lacks, LEADER_NOT_AVAILABLE while that is not proven. Only such a number is
 // asked of the store: another gateway may have made the partition a moment ago.

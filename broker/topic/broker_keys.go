@@ -9,8 +9,7 @@ import (
 const unset = "\x00"
 
 const (
-	noThreads    = " Without effect: threads are Go's."
-	noCleanerYet = " Without effect: there is no cleaner yet."
+	noThreads = " Without effect: threads are Go's."
 )
 
 // brokerKey is one broker config.
@@ -43,17 +42,17 @@ var brokerKeys = []brokerKey{
 	{"group.max.size", typeInt, "2147483647", "Most members of a group."},
 	{"group.min.session.timeout.ms", typeInt, "6000", "Shortest session timeout that a member may ask for."},
 	{"listeners", typeList, "PLAINTEXT://:9092", "Where this broker listens."},
-	{"log.cleaner.backoff.ms", typeLong, "15000", "How long the cleaner rests when there is nothing to clean." + noCleanerYet},
-	{"log.cleaner.dedupe.buffer.size", typeLong, "134217728", "Memory of the cleaner." + noCleanerYet},
+	{"log.cleaner.backoff.ms", typeLong, "15000", "How long the cleaner rests when there is nothing to clean, and between two runs on one partition; at least a second."},
+	{"log.cleaner.dedupe.buffer.size", typeLong, "134217728", "Memory for the keys of the partition that is being compacted; what the process was started with, at most an eighth of its memory, bounds it."},
 	{"log.cleaner.delete.retention.ms", typeLong, "86400000", "Default of delete.retention.ms."},
-	{"log.cleaner.enable", typeBoolean, "true", "Whether logs are compacted. There is no cleaner yet: compacted topics are kept whole."},
-	{"log.cleaner.io.buffer.load.factor", typeDouble, "0.9", "Share of the cleaner's memory that is used." + noCleanerYet},
-	{"log.cleaner.io.buffer.size", typeInt, "524288", "Memory of the cleaner for reading and writing." + noCleanerYet},
-	{"log.cleaner.io.max.bytes.per.second", typeDouble, "1.7976931348623157E308", "Rate of the cleaner." + noCleanerYet},
+	{"log.cleaner.enable", typeBoolean, "true", "Whether logs are compacted."},
+	{"log.cleaner.io.buffer.load.factor", typeDouble, "0.9", "Share of the cleaner's memory that is used."},
+	{"log.cleaner.io.buffer.size", typeInt, "524288", "Memory of the cleaner for reading and writing. Without effect: it takes a few batches."},
+	{"log.cleaner.io.max.bytes.per.second", typeDouble, "1.7976931348623157E308", "Bytes a second that the cleaner reads and writes, both together."},
 	{"log.cleaner.max.compaction.lag.ms", typeLong, "9223372036854775807", "Default of max.compaction.lag.ms."},
 	{"log.cleaner.min.cleanable.ratio", typeDouble, "0.5", "Default of min.cleanable.dirty.ratio."},
 	{"log.cleaner.min.compaction.lag.ms", typeLong, "0", "Default of min.compaction.lag.ms."},
-	{"log.cleaner.threads", typeInt, "1", "Threads of the cleaner." + noCleanerYet},
+	{"log.cleaner.threads", typeInt, "1", "Threads of the cleaner. Without effect: one partition is compacted at a time."},
 	{"log.cleanup.policy", typeList, "delete", "Default of cleanup.policy."},
 	{"log.dirs", typeString, "", "Where the logs are."},
 	{"log.flush.interval.messages", typeLong, "9223372036854775807", "Default of flush.messages."},

@@ -156,9 +156,3 @@ func (ts *Topics) Effective(t *Topic) partition.Config {
 		MinInsync:             int(number(minInsync)),
 	}
 }
-
-// KeptWhole reports that a topic asks for compaction, which is not carried out
-// yet: it grows without end. Operators are told.
-func (ts *Topics) KeptWhole(t *Topic) bool {
-	return slices.Contains(list(ts.value(t.Configs, byKey[cleanupPolicy], ts.layers(ts.deps.Self(), ts.static(nil)))), "compact")
-}

@@ -26,7 +26,7 @@ written from the code: go test ./broker/topic -run TestDocs -rewrite.
 - **obeyed**: what happens is what Kafka documents for the value.
 - **accepted, means nothing here**: checked, kept and shown as in Kafka, without
   effect, because it steers what does not exist here: files of a broker, its
-  replication, a cleaner that has not run.
+  replication.
 - **refused**: only the default is taken.
 
 A change (kafka-configs, kafka-topics, IncrementalAlterConfigs, AlterConfigs) is in
@@ -38,10 +38,13 @@ and min.insync.replicas cannot be more than a majority of the topic's replicas u
 it is more than all of them (which then means all of them, as in Kafka: one or two
 replicas take writes, three and more refuse them with NOT_ENOUGH_REPLICAS).
 
-cleanup.policy: a topic with compact is kept whole until the cleaner exists, as Kafka
-keeps it before its cleaner has run. With compact,delete retention is obeyed and
-compaction is still to come: what is older than retention.ms is removed, newer records
-all stay. An empty policy keeps everything.
+cleanup.policy can change at any time. compact keeps the last record of each key, with its
+offset; a record without value (a tombstone) removes its key and goes itself
+delete.retention.ms later. compact,delete does both, an empty policy keeps everything. One
+gateway compacts, one partition at a time, the dirtiest first; the newest stored message of
+a partition and what transactions may still abort are left alone. Nothing is compacted while
+a gateway is running whose version does not know compacted topics. Now, whatever the ratio:
+stream topic compact NAME --wait.
 
 | Config | Default | Here | Inherits from | |
 |---|---|---|---|---|
@@ -123,8 +126,8 @@ func TestKeysMeanSomething(t *testing.T) {
 		}
 	}
 	want := []string{
-		"cleanup.policy", "compression.gzip.level", "compression.lz4.level", "compression.type", "compression.zstd.level", "max.message.bytes",
-		"message.timestamp.after.max.ms", "message.timestamp.before.max.ms", "message.timestamp.type", "min.insync.replicas", "retention.bytes", "retention.ms",
+		"cleanup.policy", "compression.gzip.level", "compression.lz4.level", "compression.type", "compression.zstd.level", "delete.retention.ms", "max.compaction.lag.ms",
+		"max.message.bytes", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms", "message.timestamp.type", "min.cleanable.dirty.ratio", "min.compaction.lag.ms", "min.insync.replicas", "retention.bytes", "retention.ms",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("obeyed are %q, want %q", got, want)

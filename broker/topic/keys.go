@@ -49,7 +49,7 @@ const (
 	// obeyed: what happens is what Kafka documents for the value.
 	obeyed use = "obeyed"
 	// meaningless: taken, kept and shown, because it steers what does not exist
-	// here (files of the broker, its replication, a cleaner that has not run):
+	// here (files of the broker, its replication):
 	// no client could tell from the records that it was ignored.
 	meaningless use = "accepted, means nothing here"
 	// refused: only the default is taken, by Kafka without the feature as well.
@@ -80,7 +80,6 @@ type origin struct {
 func from(name string) []origin { return []origin{{name: name}} }
 
 const (
-	noCleaner = " Compacted topics are kept whole until the cleaner exists, as Kafka keeps them before its cleaner has run."
 	noMeaning = " Without effect here: the store has its own files."
 	noRemote  = " There is no tiered storage."
 	hour      = 3_600_000 // ms
@@ -89,7 +88,7 @@ const (
 // keys are all topic configs of Kafka 4.3, by name.
 var keys = []key{
 	{cleanupPolicy, typeList, "delete", listOf("compact", "delete"), obeyed, from("log.cleanup.policy"),
-		"What may be removed: old records (delete), records with a newer one of the same key (compact), or nothing (an empty list). With compact, records without a key are refused." + noCleaner},
+		"What may be removed: old records (delete), records with a newer one of the same key (compact), or nothing (an empty list). With compact, records without a key are refused."},
 	{"compression.gzip.level", typeInt, "-1", gzipLevel, obeyed, from("compression.gzip.level"),
 		"Level for compression.type gzip."},
 	{"compression.lz4.level", typeInt, "9", number(typeInt, 1, 17), obeyed, from("compression.lz4.level"),
@@ -98,8 +97,8 @@ var keys = []key{
 		"Compression of stored batches: a codec, uncompressed, or producer, which leaves them as they came."},
 	{"compression.zstd.level", typeInt, "3", number(typeInt, -131072, 22), obeyed, from("compression.zstd.level"),
 		"Level for compression.type zstd."},
-	{deleteRetention, typeLong, "86400000", number(typeLong, 0, math.MaxInt64), meaningless, from("log.cleaner.delete.retention.ms"),
-		"How long at least a tombstone of a compacted topic is kept. Tombstones are kept for ever until the cleaner exists."},
+	{deleteRetention, typeLong, "86400000", number(typeLong, 0, math.MaxInt64), obeyed, from("log.cleaner.delete.retention.ms"),
+		"How long a tombstone of a compacted topic, and the end of a transaction without records, stay at least after the run that has met them first."},
 	{"file.delete.delay.ms", typeLong, "60000", number(typeLong, 0, math.MaxInt64), meaningless, from("log.segment.delete.delay.ms"),
 		"Time before a deleted file is removed from the disk." + noMeaning},
 	{"flush.messages", typeLong, "9223372036854775807", number(typeLong, 1, math.MaxInt64), meaningless, from("log.flush.interval.messages"),
@@ -116,8 +115,8 @@ var keys = []key{
 		"Bytes kept locally of a log in tiered storage." + noRemote},
 	{"local.retention.ms", typeLong, "-2", number(typeLong, -2, math.MaxInt64), meaningless, from("log.local.retention.ms"),
 		"Time kept locally of a log in tiered storage." + noRemote},
-	{maxCompactionLag, typeLong, "9223372036854775807", number(typeLong, 1, math.MaxInt64), meaningless, from("log.cleaner.max.compaction.lag.ms"),
-		"Time after which a record must be compacted, at the latest. Nothing is compacted until the cleaner exists."},
+	{maxCompactionLag, typeLong, "9223372036854775807", number(typeLong, 1, math.MaxInt64), obeyed, from("log.cleaner.max.compaction.lag.ms"),
+		"Age of the oldest record that was not compacted yet above which a log is compacted whatever its ratio. The last stored message is always left alone."},
 	{maxMessageBytes, typeInt, strconv.Itoa(defaultMaxMessage), number(typeInt, 0, math.MaxInt32), obeyed, from("message.max.bytes"),
 		"Largest record batch that is accepted, in bytes, its 12 bytes of overhead included; never more than the store takes in one message."},
 	{timestampAfter, typeLong, "3600000", number(typeLong, 0, math.MaxInt64), obeyed, from("log.message.timestamp.after.max.ms"),
@@ -126,10 +125,10 @@ var keys = []key{
 		"How far a record's timestamp may lie before the broker's time (CreateTime only)."},
 	{timestampType, typeString, "CreateTime", oneOf("CreateTime", logAppendTime), obeyed, from("log.message.timestamp.type"),
 		"Whether a record's timestamp is the producer's (CreateTime) or the time of its append (LogAppendTime)."},
-	{dirtyRatio, typeDouble, "0.5", ratio, meaningless, from("log.cleaner.min.cleanable.ratio"),
-		"Share of a log that must be uncompacted before it is compacted. Nothing is compacted until the cleaner exists."},
-	{minCompactionLag, typeLong, "0", number(typeLong, 0, math.MaxInt64), meaningless, from("log.cleaner.min.compaction.lag.ms"),
-		"Time for which a record stays uncompacted, at least. Nothing is compacted until the cleaner exists."},
+	{dirtyRatio, typeDouble, "0.5", ratio, obeyed, from("log.cleaner.min.cleanable.ratio"),
+		"Share of a log that must be uncompacted, by bytes, before it is compacted; one log is compacted once per log.cleaner.backoff.ms at most."},
+	{minCompactionLag, typeLong, "0", number(typeLong, 0, math.MaxInt64), obeyed, from("log.cleaner.min.compaction.lag.ms"),
+		"Time for which a record stays uncompacted, at least."},
 	{minInsync, typeInt, "1", number(typeInt, 1, math.MaxInt32), obeyed, from("min.insync.replicas"),
 		"Replicas that must have a record before acks=all is answered. While fewer replicas of the stream are in sync they are refused with NOT_ENOUGH_REPLICAS. The store answers once a majority has it, whatever acks says: more than that majority is refused as a value, more than there are replicas means all of them."},
 	{"preallocate", typeBoolean, "false", boolean, meaningless, from("log.preallocate"),

@@ -12,7 +12,6 @@ import (
 func (ts *Topics) static(others map[string]string) map[string]string {
 	m := map[string]string{
 		"auto.create.topics.enable":  strconv.FormatBool(ts.config.AutoCreate),
-		"log.cleaner.enable":         "false", // there is none yet
 		"default.replication.factor": strconv.Itoa(ts.config.Replicas),
 		"message.max.bytes":          strconv.Itoa(min(ts.config.MaxMessageBytes, largest(ts.deps.Store))),
 		"num.partitions":             strconv.Itoa(int(ts.config.Partitions)),

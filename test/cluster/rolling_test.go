@@ -45,7 +45,7 @@ func TestFault19Rolling(t *testing.T) {
 			l.finish(0, false)
 			watch.report(t, false)
 
-			testkit.Poll(t, 30*time.Second, "the new format is in force", func() error { return w.format(t, `"v":3`) })
+			testkit.Poll(t, 30*time.Second, "the new format is in force", func() error { return w.format(t, `"v":4`) })
 			old := w.gateways[0]
 			old.Process().Terminate(t, 40*time.Second)
 			old.Use(testkit.Binary(t))

@@ -27,6 +27,8 @@ const (
 type Broker struct {
 	Kind string
 	Addr string
+	// Admin is the URL of stream's HTTP port, "" for Apache Kafka.
+	Admin string
 	// SASL is the address of a listener with users, "" if there is none.
 	SASL string
 	server
@@ -99,7 +101,7 @@ func StartWith(t testing.TB, kind string, o Options) *Broker {
 			args = append(args, "--kafka-property", p)
 		}
 		s := testkit.Start(t, testkit.Options{PubsubURL: pubsubURL(t, kind), Addr: o.Addr, Args: args})
-		b.server = s
+		b.server, b.Admin = s, s.Admin
 	}
 	return b
 }

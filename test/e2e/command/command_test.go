@@ -115,6 +115,7 @@ func TestCommands(t *testing.T) {
 		t.Run("json", func(t *testing.T) { p.json(t) })
 		t.Run("refused records", func(t *testing.T) { p.refused(t) })
 		t.Run("positions", func(t *testing.T) { p.positions(t) })
+		t.Run("compact", func(t *testing.T) { p.compact(t, b.Admin) })
 		t.Run("groups", func(t *testing.T) { p.groups(t) })
 		t.Run("interrupt", func(t *testing.T) { p.interrupt(t) })
 		t.Run("closed pipe", func(t *testing.T) { p.closedPipe(t) })
