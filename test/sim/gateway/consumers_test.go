@@ -464,6 +464,11 @@ func lookup(ctx context.Context, b *broker.Broker, to target, what int64) (int64
 func (c *consumer) read(x *reading) (there bool) {
 	s, log := c.s, x.target().log()
 	size, wait := 1+c.r.IntN(8000), []time.Duration{0, 0, sim.Millis(c.r, 500)}[c.r.IntN(3)]
+	if sim.Over(s.ended) {
+		// What is left is read as a real client would: one that has dozens of partitions
+		// and takes a little here and waits a little there needs longer than patience.
+		size, wait = max(size, 64<<10), 0
+	}
 	span := s.rec.Begin()
 	q := partition.ReadRequest{Offset: types.Offset(x.next), MaxBytes: size, Whole: true}
 	got, err := ask(c.r, s.any(c.r), sim.Millis(c.r, 5000)+wait, false, func(ctx context.Context, b *broker.Broker) (partition.ReadResult, error) {
