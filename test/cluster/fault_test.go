@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -198,17 +199,28 @@ func TestFault05Acknowledgements(t *testing.T) {
 	})
 }
 
-// TestFault06Leader has the leader of a partition's stream step down, and kills
-// the NATS server that leads it: no loss, order kept, clients go on.
+// TestFault06Leader has the leader of a partition's stream step down, and the meta
+// leader, while a topic is being made, and kills the NATS server that leads the stream:
+// no loss, order kept, clients go on.
 func TestFault06Leader(t *testing.T) {
 	t.Parallel()
 	under(t, shape{gateways: 2, replicas: 3, mode: shared}, func(w *world, l *load) {
 		stream := fmt.Sprintf("kafka-%s-0", l.topic)
 		f := l.watch.begin(stepDown, stream)
-		if err := w.stepDown(t.Context(), stream); err != nil {
+		if err := w.stepDown(t.Context(), "STREAM.LEADER.STEPDOWN."+stream); err != nil {
 			t.Error(err)
 		}
 		t.Logf("stepped down: 5 more records on every partition after %v", l.progress(5).Round(time.Millisecond))
+		l.watch.end(f)
+		f = l.watch.begin(metaStepDown, "")
+		if err := w.stepDown(t.Context(), metaLeader, nats.UserInfo(systemUser, systemUser)); err != nil {
+			t.Error(err)
+		}
+		began := time.Now()
+		maker := connect(t, w.gateways[1].Addr)
+		maker.create("meanwhile", 4)
+		maker.produce("meanwhile", 3, batch{producer: -1, values: []string{"there"}})
+		t.Logf("meta leader stepped down: a topic can be written to after %v, 5 more records on every partition after %v", time.Since(began).Round(time.Millisecond), l.progress(5).Round(time.Millisecond))
 		l.watch.end(f)
 		w.whole(t)
 		s := w.leader(t, stream)

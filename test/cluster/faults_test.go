@@ -31,6 +31,7 @@ const (
 	killNATS      = "nats killed"
 	freezeNATS    = "nats frozen"
 	stepDown      = "leader stepped down"
+	metaStepDown  = "meta leader stepped down"
 	moveMember    = "member replaced"
 )
 
@@ -58,7 +59,7 @@ type pending struct {
 func (c *chaos) weighted() map[string]int {
 	kinds := map[string]int{killGateway: 8, termGateway: 2, freezeGateway: 3, lateAcks: 2, lostAcks: 3, cutGateway: 1, moveMember: 2}
 	if len(c.w.nats) > 1 {
-		kinds[killNATS], kinds[freezeNATS], kinds[stepDown] = 2, 1, 4
+		kinds[killNATS], kinds[freezeNATS], kinds[stepDown], kinds[metaStepDown] = 2, 1, 4, 2
 	} else {
 		kinds[killNATS] = 1
 	}
@@ -237,8 +238,14 @@ func (c *chaos) one(l clients) {
 	case stepDown:
 		streams := l.streams()
 		f := c.watch.begin(kind, streams[n%len(streams)])
-		if err := c.w.stepDown(c.t.Context(), f.what); err != nil {
+		if err := c.w.stepDown(c.t.Context(), "STREAM.LEADER.STEPDOWN."+f.what); err != nil {
 			c.t.Logf("%s does not step down: %v", f.what, err)
+		}
+		c.watch.end(f)
+	case metaStepDown:
+		f := c.watch.begin(kind, "")
+		if err := c.w.stepDown(c.t.Context(), metaLeader, nats.UserInfo(systemUser, systemUser)); err != nil {
+			c.t.Logf("the meta leader does not step down: %v", err)
 		}
 		c.watch.end(f)
 	case moveMember:
@@ -272,11 +279,11 @@ func resume(g *gateway) {
 }
 
 // jetStream asks any server that answers for something of its API.
-func (w *world) jetStream(ctx context.Context, subject string, answer any) error {
+func (w *world) jetStream(ctx context.Context, subject string, answer any, as ...nats.Option) error {
 	var err error
 	for _, s := range w.nats {
 		if err = func() error {
-			nc, err := nats.Connect(s.URL, nats.Timeout(time.Second), nats.NoReconnect())
+			nc, err := nats.Connect(s.URL, append(as[:len(as):len(as)], nats.Timeout(time.Second), nats.NoReconnect())...)
 			if err != nil {
 				return err
 			}
@@ -295,14 +302,23 @@ func (w *world) jetStream(ctx context.Context, subject string, answer any) error
 	return err
 }
 
-// stepDown asks the leader of a stream to give way.
-func (w *world) stepDown(ctx context.Context, stream string) error {
+// A cluster has a system account, which alone may ask the meta leader, who places
+// streams and keeps their names, to give way. Everybody else is in the other one.
+const (
+	systemUser    = "system"
+	systemAccount = "accounts { main: { jetstream: enabled, users: [ { user: main, password: main } ] }, SYS: { users: [ { user: " + systemUser + ", password: " + systemUser + " } ] } }\n" +
+		"system_account: SYS\nno_auth_user: main\n"
+	metaLeader = "META.LEADER.STEPDOWN"
+)
+
+// stepDown asks a leader to give way.
+func (w *world) stepDown(ctx context.Context, subject string, as ...nats.Option) error {
 	var a struct {
 		Error *struct {
 			Description string `json:"description"`
 		} `json:"error"`
 	}
-	if err := w.jetStream(ctx, "STREAM.LEADER.STEPDOWN."+stream, &a); err != nil {
+	if err := w.jetStream(ctx, subject, &a, as...); err != nil {
 		return err
 	}
 	if a.Error != nil {

@@ -154,10 +154,11 @@ func (w *watch) course(s stall) string {
 // limits are how long clients may wait for an operation, where one kind of fault
 // alone is the cause.
 var limits = map[string]map[string]time.Duration{
-	killGateway: {opProduce: 2 * time.Second, opFetch: 2 * time.Second, opCommit: 4 * time.Second},
-	termGateway: {opProduce: 2 * time.Second, opFetch: 2 * time.Second, opCommit: 4 * time.Second},
-	killNATS:    {opProduce: 12 * time.Second, opFetch: 12 * time.Second, opCommit: 12 * time.Second},
-	stepDown:    {opProduce: 12 * time.Second, opFetch: 12 * time.Second, opCommit: 12 * time.Second},
+	killGateway:  {opProduce: 2 * time.Second, opFetch: 2 * time.Second, opCommit: 4 * time.Second},
+	termGateway:  {opProduce: 2 * time.Second, opFetch: 2 * time.Second, opCommit: 4 * time.Second},
+	killNATS:     {opProduce: 12 * time.Second, opFetch: 12 * time.Second, opCommit: 12 * time.Second},
+	metaStepDown: {opProduce: 12 * time.Second, opFetch: 12 * time.Second, opCommit: 12 * time.Second},
+	stepDown:     {opProduce: 12 * time.Second, opFetch: 12 * time.Second, opCommit: 12 * time.Second},
 }
 
 // report prints the longest stalls by operation and cause; with judge those above

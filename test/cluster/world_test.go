@@ -64,7 +64,7 @@ func newWorld(t *testing.T, s shape) *world {
 	if s.replicas == 1 {
 		w.nats = []*testkit.NATSServer{testkit.StartNATS(t, testkit.NATSOptions{Version: s.version})}
 	} else {
-		w.nats = testkit.StartNATSCluster(t, s.replicas, testkit.NATSOptions{Version: s.version, NoAdvertise: true})
+		w.nats = testkit.StartNATSCluster(t, s.replicas, testkit.NATSOptions{Version: s.version, NoAdvertise: true, Config: systemAccount})
 	}
 	addrs := make([]string, s.gateways)
 	for i := range addrs {
