@@ -136,6 +136,7 @@ nightly: setup ## what is too long for CI: records anew, every client on every k
 	$(MAKE) e2e-txn BROKERS=kafka
 	$(MAKE) fuzz FUZZTIME=10m
 	$(MAKE) sim-nightly
+	COMPACT_SEEDS=20000 $(REPORT) compact -count=1 -timeout 0 -run '^TestModel$$' ./broker/compact
 	SIM_LIFE=full $(REPORT) life -count=1 -timeout 15m ./broker
 
 docs-clients: setup ## docs/clients.md, from a run of all clients

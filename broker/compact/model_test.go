@@ -376,7 +376,7 @@ func values(rs []one) map[string]one {
 // history know. COMPACT_SEEDS sets how many, COMPACT_SEED runs one.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	first, n := uint64(0), 300
+	first, n := uint64(0), 100
 	if s, err := strconv.Atoi(os.Getenv("COMPACT_SEEDS")); err == nil {
 		n = s
 	}

@@ -65,6 +65,10 @@ func refused(t *testing.T, b *broker.Broker) {
 func copyFile(t *testing.T, b *broker.Broker, w *worker, create func(*worker), n int) {
 	begin := time.Now()
 	step := func(what string) { t.Logf("%5.1f s: %s", time.Since(begin).Seconds(), what) }
+	ctx, a := admin(t, b)
+	if _, err := a.CreateTopic(ctx, 1, 1, nil, w.topic); err != nil { // several partitions would lose the order
+		t.Fatal(err)
+	}
 	w.feed(0, n/2)
 	w.start()
 	create(w)
