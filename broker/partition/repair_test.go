@@ -513,9 +513,7 @@ func TestRepairIndexParts(t *testing.T) {
 			t.Fatalf("%d parts are stored: %v", parts(), g.keys())
 		}
 		// A whole interval goes missing, and a little beside it.
-		for s := pubsub.Seq(span - 6); s <= 2*span+8; s++ {
-			r.server.Remove(testLog, s)
-		}
+		r.server.RemoveRange(testLog, span-6, 2*span+8)
 		cold := r.gateway(memory.Faults{})
 		if _, err := cold.p.Read(t.Context(), ReadRequest{Offset: 2 * span, MaxBytes: 1000, Whole: true}); err == nil {
 			t.Error("a hole was read")

@@ -219,19 +219,28 @@ func (s *Server) Logs() []string {
 // Remove deletes one message, as an operator could, and leaves a hole (or a
 // log whose first or last message is gone). It reports whether it was there.
 func (s *Server) Remove(log string, seq pubsub.Seq) bool {
+	return s.RemoveRange(log, seq, seq) > 0
+}
+
+// RemoveRange is Remove for all messages from one sequence to another. It tells
+// how many there were.
+func (s *Server) RemoveRange(log string, from, to pubsub.Seq) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.logs[log]
 	if st == nil {
-		return false
+		return 0
 	}
-	i := st.find(seq)
-	if i == len(st.messages) || st.messages[i].Seq != seq {
-		return false
+	begin, end := st.find(from), st.find(to+1)
+	if begin >= end {
+		return 0
 	}
-	st.bytes -= size(st.messages[i])
-	st.messages = slices.Delete(slices.Clone(st.messages), i, i+1)
-	return true
+	for _, m := range st.messages[begin:end] {
+		st.bytes -= size(m)
+	}
+	// Into a new slice: readers may hold the old one.
+	st.messages = slices.Concat(st.messages[:begin], st.messages[end:])
+	return end - begin
 }
 
 // Rewrite changes one stored message, which no client can: fn gets a copy with
