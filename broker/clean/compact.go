@@ -26,6 +26,8 @@ const (
 	look = time.Second
 	// sweepEvery is how often it is looked for siblings that crashed runs left.
 	sweepEvery = 5 * time.Minute
+	// firstSweep is when it begins where no topic is compacted.
+	firstSweep = time.Minute
 	// giveUp is the longest rest of a partition whose runs fail.
 	giveUp = time.Hour
 	// horizonLate is how long tombstones are kept beyond the time from which on they
@@ -394,11 +396,15 @@ func (c *Compactor) ended(l Last) {
 // sweep has partitions remove the siblings that nobody reads: when the lease comes
 // here, and every so often.
 func (c *Compactor) sweep(ctx context.Context, ps []Compacted) {
-	if now := c.d.Clock(); now.Sub(c.swept) < sweepEvery {
-		return
-	} else {
-		c.swept = now
+	now := c.d.Clock()
+	if c.swept.IsZero() && !slices.ContainsFunc(ps, func(p Compacted) bool { return p.Config().Compacted }) {
+		// Only what was compacted once can have any: there is no hurry.
+		c.swept = now.Add(firstSweep - sweepEvery)
 	}
+	if len(ps) == 0 || now.Sub(c.swept) < sweepEvery {
+		return
+	}
+	c.swept = now
 	logs, _, err := c.d.Store.Logs(ctx, c.d.Siblings)
 	if err != nil {
 		if ctx.Err() == nil {

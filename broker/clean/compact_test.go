@@ -438,6 +438,32 @@ func TestSweep(t *testing.T) {
 	})
 }
 
+// TestSweepWithoutCompactedTopics: what was left of one that is not compacted any more
+// goes too, without hurry; with no topic nothing is listed.
+func TestSweepWithoutCompactedTopics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plain := compacted("kafka-plain-0")
+		plain.cfg.Compacted = false
+		b := newBench(t, plain)
+		b.store.kin = []string{"kafka-plain-0=kgh"}
+		swept := func() (n int) { plain.set(func(p *part) { n = p.swept }); return n }
+		defer b.start()()
+		wait(55 * time.Second)
+		if swept() != 0 || b.store.calls != 0 {
+			t.Errorf("swept %d times at once, %d listings", swept(), b.store.calls)
+		}
+		wait(30 * time.Second)
+		if swept() != 1 {
+			t.Errorf("swept %d times after a minute", swept())
+		}
+		b.set(func() { b.ps = nil })
+		wait(10 * time.Minute)
+		if b.store.calls != 1 {
+			t.Errorf("%d listings without a topic", b.store.calls)
+		}
+	})
+}
+
 // TestPace: a run gets its bytes a second and its share of a core, whichever is
 // less, as they are in force; a long rest ends when the run must.
 func TestPace(t *testing.T) {
