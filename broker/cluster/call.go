@@ -19,8 +19,12 @@ const (
 	// callFrame is what one message is allowed beside its data.
 	callFrame = 4 << 10
 	// callAsk is the time between two questions whether a call still runs, and
-	// how long one message of a call waits for its answer.
-	callAsk = time.Second
+	// how long one message of a call waits for its answer. The first question
+	// comes callFirst after the call was sent, a tick later at most: a gateway that
+	// was killed is found out by it.
+	callAsk   = time.Second
+	callFirst = 300 * time.Millisecond
+	callTick  = 100 * time.Millisecond
 	// callSilence is how long a gateway that membership calls alive may leave all
 	// questions unanswered before a call to it is given up.
 	callSilence = 10 * time.Second

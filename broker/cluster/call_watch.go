@@ -37,6 +37,7 @@ type outgoing struct {
 
 	// Guarded by caller.mu.
 	sent  time.Time // zero before the request left
+	asked time.Time // when it was last asked after
 	heard time.Time // last sign of the callee
 }
 
@@ -52,7 +53,7 @@ func (k *caller) begin(to Identity) *outgoing {
 	e := k.callee[to]
 	if e == nil {
 		e = &callee{calls: map[uint64]*outgoing{}}
-		e.timer = time.AfterFunc(callAsk, func() { k.tick(to, e) })
+		e.timer = time.AfterFunc(callTick, func() { k.tick(to, e) })
 		k.callee[to] = e
 	}
 	e.calls[o.id] = o
@@ -84,7 +85,8 @@ func (k *caller) tick(to Identity, e *callee) {
 	k.mu.Lock()
 	var due []*outgoing
 	for _, o := range e.calls {
-		if !o.sent.IsZero() && now.Sub(o.sent) >= callAsk {
+		if !o.sent.IsZero() && now.Sub(o.sent) >= callFirst && now.Sub(o.asked) >= callAsk {
+			o.asked = now
 			due = append(due, o)
 		}
 	}
@@ -97,7 +99,7 @@ func (k *caller) tick(to Identity, e *callee) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.callee[to] == e {
-		e.timer.Reset(callAsk)
+		e.timer.Reset(callTick)
 	}
 }
 

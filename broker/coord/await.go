@@ -19,14 +19,15 @@ func (r *Runtime[S]) Seat(key string) (id cluster.Identity, ok bool) {
 		peers = others(peers, r.c.Members.Self())
 	}
 	fit := cluster.Fit(peers)
-	if e, known := r.index.get(key); known && e.Known && !e.Released {
+	e, _ := r.index.get(key)
+	if e.Known && !e.Released {
 		for _, p := range fit {
 			if p.Identity == e.Owner.Identity() {
 				return p.Identity, true
 			}
 		}
 	}
-	p, ok := cluster.Choose(fit, key)
+	p, ok := cluster.Choose(e.heirs(fit), key)
 	return p.Identity, ok
 }
 

@@ -3,6 +3,7 @@ package coord
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,4 +79,36 @@ func TestAwait(t *testing.T) {
 			t.Errorf("another life: %v", err)
 		}
 	})
+}
+
+// A dead owner's next life is not the first to take over what that one had: it has
+// not seen the silence, so it may do so last.
+func TestHeirs(t *testing.T) {
+	id := func(node int32, life string) cluster.Identity {
+		return cluster.Identity{Node: node, Incarnation: life}
+	}
+	peer := func(i cluster.Identity) cluster.Peer { return cluster.Peer{Identity: i, State: cluster.Alive} }
+	all := []cluster.Peer{peer(id(1, "b")), peer(id(2, "a")), peer(id(3, "a"))}
+	draining := append([]cluster.Peer{}, all...)
+	draining[1].Draining, draining[2].Suspect = true, true
+	for name, c := range map[string]struct {
+		e     Entry
+		peers []cluster.Peer
+		want  []int32
+	}{
+		"no record":                 {Entry{}, all, []int32{1, 2, 3}},
+		"released":                  {Entry{Known: true, Released: true, Owner: Owner{Node: 1, Incarnation: "a"}}, all, []int32{1, 2, 3}},
+		"its next life":             {Entry{Known: true, Owner: Owner{Node: 1, Incarnation: "a"}}, all, []int32{2, 3}},
+		"away":                      {Entry{Known: true, Owner: Owner{Node: 7, Incarnation: "a"}}, all, []int32{1, 2, 3}},
+		"nobody else":               {Entry{Known: true, Owner: Owner{Node: 1, Incarnation: "a"}}, all[:1], []int32{1}},
+		"the others are on the way": {Entry{Known: true, Owner: Owner{Node: 1, Incarnation: "a"}}, draining, []int32{1, 2, 3}},
+	} {
+		var got []int32
+		for _, p := range c.e.heirs(c.peers) {
+			got = append(got, p.Node)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
 }

@@ -26,11 +26,33 @@ const (
 // first reports whether this gateway should be the first to take a record over,
 // or that who should has had its time.
 func (r *Runtime[S]) first(e Entry) bool {
-	to, ok := cluster.Choose(r.c.Members.Peers(), e.Key)
+	to, ok := cluster.Choose(e.heirs(r.c.Members.Peers()), e.Key)
 	if !ok || to.Identity == r.c.Members.Self() {
 		return true
 	}
 	return r.index.waited(e, grace)
+}
+
+// heirs are the peers that may be the first to take a record over that no peer
+// owns: not the next life of its owner. That one has not seen for how long the life
+// before it has been silent, so it may take over last, and clients that were sent to
+// it would wait twice. If there is nobody else, it may.
+func (e Entry) heirs(peers []cluster.Peer) []cluster.Peer {
+	if !e.Known || e.Released {
+		return peers
+	}
+	var out []cluster.Peer
+	fit := false
+	for _, p := range peers {
+		if p.Node != e.Owner.Node {
+			out = append(out, p)
+			fit = fit || p.State == cluster.Alive && !p.Draining && !p.Suspect
+		}
+	}
+	if !fit {
+		return peers
+	}
+	return out
 }
 
 // spread gives records to the gateways that should have them, until ctx ends.

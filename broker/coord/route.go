@@ -37,7 +37,8 @@ func (r *Runtime[S]) LivingOwner(key string) (id cluster.Identity, ok bool) {
 // owner also tells whether the gateway owns the record.
 func (r *Runtime[S]) owner(key string) (id cluster.Identity, owned, ok bool) {
 	peers := r.c.Members.Peers()
-	if e, known := r.index.get(key); known && e.Known && !e.Released {
+	e, _ := r.index.get(key)
+	if e.Known && !e.Released {
 		for _, p := range peers {
 			if p.Identity == e.Owner.Identity() {
 				return p.Identity, true, true
@@ -47,7 +48,7 @@ func (r *Runtime[S]) owner(key string) (id cluster.Identity, owned, ok bool) {
 	if r.drained() { // whoever may act, it is not us
 		peers = others(peers, r.c.Members.Self())
 	}
-	p, ok := cluster.Choose(peers, key)
+	p, ok := cluster.Choose(e.heirs(peers), key)
 	return p.Identity, false, ok
 }
 
