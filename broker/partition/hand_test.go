@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -553,6 +554,10 @@ func TestHandOverForm(t *testing.T) {
 		{kind: handStored, base: 5, start: 2, time: -1}, {kind: handRefused, code: 45, text: "why"}, {kind: handDeclined}, {kind: handUnknown, text: "x"},
 	}}
 	if got, err := decodeHandAnswer(encodeHandAnswer(a), 4); err != nil || !reflect.DeepEqual(got, a) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	longest := handAnswer{quiet: math.MaxInt64, end: -1}
+	if got, err := decodeHandAnswer(encodeHandAnswer(longest), 0); err != nil || got.quiet != maxQuiet*time.Millisecond {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for n := range 6 {

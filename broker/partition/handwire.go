@@ -180,13 +180,17 @@ func encodeHandAnswer(a handAnswer) []byte {
 	return b
 }
 
+// maxQuiet bounds how long, in ms, an answer says that nobody else has appended: a
+// gateway that never heard of anybody says the largest there is.
+const maxQuiet = 1 << 40
+
 // decodeHandAnswer reads an answer about n batches.
 func decodeHandAnswer(b []byte, n int) (a handAnswer, err error) {
 	if len(b) < 1 || b[0] != handVersion {
 		return a, errHandForm
 	}
 	r := handReader{b: b[1:]}
-	a.quiet = time.Duration(r.number(1<<40)) * time.Millisecond
+	a.quiet = time.Duration(min(r.number(1<<63-1), maxQuiet)) * time.Millisecond
 	a.end = types.Offset(r.signed())
 	for range n {
 		kind := r.bytes(1)
