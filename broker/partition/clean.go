@@ -17,6 +17,12 @@ import (
 // Compaction (DESIGN.md, Compaction): when it is worth it and how far it goes.
 // rewrite.go does it.
 
+// errOlder: a gateway lives that does not know siblings.
+var errOlder = fmt.Errorf("not all gateways know compacted logs: %w", pubsub.ErrUnavailable)
+
+// compacts reports whether logs may be compacted.
+func (h *Host) compacts() bool { return h.format == nil || h.format() >= FormatCompaction }
+
 // errRunning: Compact is under way here.
 var errRunning = errors.New("a run of compaction is under way")
 
@@ -43,6 +49,9 @@ type plan struct {
 // (Env.Maintains): else ErrNotMaintainer or a *TermError. Errors: also failures of
 // the store, compact.ErrUnreadable, what Pace returns.
 func (p *Partition) Compact(ctx context.Context, o CompactOptions) (CompactResult, error) {
+	if !p.host.compacts() {
+		return CompactResult{}, errOlder
+	}
 	began := p.host.clock()
 	p.mu.Lock()
 	refused, known, busy := p.refusedLocked(), p.recordRev > 0, p.rewrites
@@ -358,6 +367,9 @@ func (p *Partition) WantCompacted(ctx context.Context) (types.Offset, error) {
 	c := p.Config()
 	if !c.Compacted {
 		return types.NoOffset, kerr.PolicyViolation
+	}
+	if !p.host.compacts() {
+		return types.NoOffset, errOlder
 	}
 	if err := p.sync(ctx); err != nil {
 		return types.NoOffset, err

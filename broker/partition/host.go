@@ -578,6 +578,9 @@ func (p *Partition) Status(ctx context.Context) (Status, error) {
 		s.Start, s.End, s.LastStable = p.start, p.st.next, max(p.start, p.st.lastStable())
 		_, s.OpenFor = p.st.oldestOpen(p.host.clock())
 	}
+	if p.clean != nil {
+		s.Bytes += uint64(p.clean.Bytes)
+	}
 	if s.Stopped != "" {
 		return s, nil
 	}

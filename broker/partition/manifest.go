@@ -88,6 +88,10 @@ const siblingMark = "=k"
 // stream.
 const siblingMeta = "stream.sibling_of"
 
+// siblingKey is the key, in the metadata of a sibling, of the key of its partition's
+// record.
+const siblingKey = "stream.sibling_key"
+
 // siblingName makes a name for a sibling that was never used and never will be.
 func siblingName(main string) string {
 	return main + siblingMark + strings.ToLower(rand.Text()[:10])

@@ -189,7 +189,9 @@ func (p *Partition) readSibling(ctx context.Context, m *manifest, c *collector) 
 	bound, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	c.holes = true
-	err := p.walkTiles(bound, m, c.offset, min(max(c.budget-c.res.Bytes, 1), readBytes), func(h *siblingHead, msg *pubsub.Message) bool {
+	// The store sends the message that crosses the limit too.
+	limit := min(max(c.budget-p.host.sibling.target, 1), readBytes)
+	err := p.walkTiles(bound, m, c.offset, limit, func(h *siblingHead, msg *pubsub.Message) bool {
 		before := c.res.Bytes
 		c.known, c.first, c.last = true, h.base, h.last
 		more := c.message(h.seq, msg.Data)

@@ -157,7 +157,7 @@ type LookupResult struct {
 // Status describes a partition to operators.
 type Status struct {
 	Start, End        types.Offset
-	Messages, Bytes   uint64
+	Messages, Bytes   uint64 // of the stream; bytes also of its compacted sibling
 	FirstSeq, LastSeq uint64
 	Replicas, InSync  int
 	Offline           int    // replicas on servers that are away
