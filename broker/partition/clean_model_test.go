@@ -803,7 +803,7 @@ func compactionSeed(t *testing.T, seed uint64, runs map[string]int) {
 			}
 		}
 	}()
-	for range 8 + h.r.IntN(16) {
+	for range 6 + h.r.IntN(14) {
 		h.step()
 		if t.Failed() {
 			break
