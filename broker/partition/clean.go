@@ -80,7 +80,7 @@ func (p *Partition) Compact(ctx context.Context, o CompactOptions) (CompactResul
 		return CompactResult{}, err
 	}
 	var res CompactResult
-	for {
+	for tries := 0; ; {
 		var pl plan
 		err := p.steady(ctx, func() (err error) {
 			pl, err = p.planned(ctx, &o)
@@ -96,6 +96,10 @@ func (p *Partition) Compact(ctx context.Context, o CompactOptions) (CompactResul
 				return CompactResult{}, errors.Join(p.unwanted(ctx, t, o.Force), err)
 			}
 			err = nil
+		}
+		if errors.Is(err, errAbandoned) && tries < 3 && ctx.Err() == nil {
+			tries++ // the log start moved, say: what is left may be worth it
+			continue
 		}
 		if err != nil {
 			return CompactResult{}, fmt.Errorf("compact %s: %w", p, err)

@@ -790,7 +790,7 @@ func compactionSeed(t *testing.T, seed uint64, runs map[string]int) {
 				return
 			default:
 			}
-			time.Sleep(time.Duration(1+r.IntN(30)) * time.Millisecond)
+			time.Sleep(time.Duration(1+r.IntN(60)) * time.Millisecond)
 			began := time.Now()
 			s, err := readAll(t, r, reader, r.IntN(2) == 0, func() { time.Sleep(time.Millisecond) })
 			s.slow = time.Since(began) >= h.options.DeleteRetention

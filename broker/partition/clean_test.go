@@ -243,6 +243,43 @@ func TestCompactionBeginsWithinABatch(t *testing.T) {
 	})
 }
 
+// TestCompactionWhileTheStartMoves: the log start moves beyond the sibling between a
+// plan and its run, and the manifest goes.
+func TestCompactionWhileTheStartMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for call := 1; call < 40; call++ {
+			w := compacted(t)
+			var g *gateway
+			n, other := 0, w.gateway(memory.Faults{})
+			other.put(0, "a=1")
+			other.put(0, "a=2", "b=1")
+			other.put(0, "b=2")
+			other.mustCompact(CompactOptions{})
+			other.put(0, "c=1")
+			other.put(0, "d=1")
+			move := func() {
+				if n++; n == call {
+					if _, err := other.p.DeleteRecords(t.Context(), 4); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(time.Millisecond)
+				}
+			}
+			read := func(memory.Op) (f memory.ReadFault) { move(); return f }
+			write := func(memory.Op) (f memory.WriteFault) { move(); return f }
+			g = w.gateway(memory.Faults{Append: write, Set: write, Create: write, Read: read, Get: read, Bounds: read, TableGet: read})
+			if _, err := g.compact(CompactOptions{Force: true}); err != nil && !errors.Is(err, ErrNothing) {
+				t.Errorf("call %d: %v", call, err)
+			}
+			if got := fmt.Sprint(w.gateway(memory.Faults{}).shows()); got != "[4:c=1 5:d=1]" && n >= call {
+				t.Errorf("call %d: %s", call, got)
+			}
+			g.kill()
+			other.kill()
+		}
+	})
+}
+
 // TestCompactionBounds: the last message, what an open transaction may hide and what
 // is too young are left alone; a run that has nothing to do says so.
 func TestCompactionBounds(t *testing.T) {

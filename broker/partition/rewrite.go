@@ -150,7 +150,8 @@ func (w *rewriting) begin(ctx context.Context, stream string) error {
 		switch refused = w.t.check(r.Term); {
 		case refused != nil:
 			return false
-		case r.Stop != nil || r.Repaired != w.plan.repaired || r.Run != nil || !sameSibling(r.Clean, w.plan.clean):
+		case r.Stop != nil || r.Repaired != w.plan.repaired || r.Run != nil || r.Start >= w.x,
+			r.Clean != nil && !sameSibling(r.Clean, w.plan.clean): // nil: the log start is beyond it
 			refused = errAbandoned
 			return false
 		}
@@ -233,7 +234,7 @@ func (w *rewriting) switchTo(ctx context.Context, m *manifest) error {
 		switch refused = w.t.check(r.Term); {
 		case refused != nil:
 			return false
-		case r.Run == nil || r.Run.Stream != m.Stream, !sameSibling(r.Clean, w.plan.clean) && r.Clean != nil:
+		case r.Run == nil || r.Run.Stream != m.Stream, r.Clean != nil && !sameSibling(r.Clean, w.plan.clean):
 			refused = errAbandoned
 		case r.Stop != nil, r.Repaired != w.plan.repaired, r.First > m.Seq, r.Start >= m.X:
 			refused = errAbandoned
