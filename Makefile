@@ -16,7 +16,7 @@ export STREAM_E2E_BROKERS = $(BROKERS)
 
 # Suites share two cores and measure time: one after another, whatever -j says.
 .NOTPARALLEL:
-.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-gateways bench-kafka sim sim-nightly scale vuln deploy faults cluster chaos retention hostile e2e record golden-record record-suites nightly docs-clients test clean
+.PHONY: all build setup check fmt vet unit race contract fuzz bench bench-gateways bench-kafka sim sim-nightly scale vuln deploy faults cluster chaos compaction retention hostile e2e record golden-record record-suites nightly docs-clients test clean
 
 all: build
 
@@ -141,6 +141,9 @@ nightly: setup ## what is too long for CI: records anew, every client on every k
 
 docs-clients: setup ## docs/clients.md, from a run of all clients
 	STREAM_E2E_BROKERS=embedded STREAM_E2E_WRITE=true $(REPORT) -dir test/e2e -progress 4 clients -count=1 -timeout 15m ./clients
+
+compaction: ## a topic that is compacted all the time, read from its start, under 30 kills
+	STREAM_COMPACTION=full $(REPORT) -dir test/faults compaction -count=1 -timeout 20m -run '^TestCompactionUnderKills$$' ./...
 
 retention: ## retention of 1 GB per topic, 100 MB kept
 	STREAM_RETENTION=full $(REPORT) -dir test/faults retention -count=1 -timeout 20m -run '^TestRetention$$' ./...
