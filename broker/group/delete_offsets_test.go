@@ -148,20 +148,12 @@ func TestDeleteOffsetsStoreAway(t *testing.T) {
 func TestDeleteOffsetsFrozenOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
-		delay := &fault{what: memory.WriteFault{Before: 3 * time.Second}}
-		a := start(t, srv, 1, "a", delay.faults(), newTestConfig())
-		b := start(t, srv, 2, "b", memory.Faults{}, newTestConfig())
+		a, b, delay := freezing(t, srv, 3*time.Second)
 		nobody := Membership{Group: "g", Generation: -1}
 		id := types.NewTopicID()
 		mustCommit(t, a, commitOf(nobody, "foo", id, 10))
 		delay.Store(true)
-		late := make(chan CommitResponse, 1)
-		go func() {
-			r := commitOf(nobody, "foo", id, 9)
-			r.Partitions = append(r.Partitions, commitOf(nobody, "new", id, 9).Partitions...)
-			late <- a.Commit(t.Context(), r)
-		}()
-		time.Sleep(time.Second)
+		late := commitLate(t, a, commitOf(nobody, "foo", id, 9), commitOf(nobody, "new", id, 9))
 		b.members.died(a.members.Self())
 		r := b.DeleteOffsets(t.Context(), "g", []types.TopicPartition{{Topic: "foo"}, {Topic: "new"}})
 		if r.Err != nil || errors.Join(r.Partitions...) != nil {

@@ -3,6 +3,7 @@ package group
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hanzoai/stream/pubsub/memory"
 	"github.com/hanzoai/stream/types"
@@ -59,6 +60,27 @@ func heir(t *testing.T, srv *memory.Server, node int32, incarnation string, of *
 	g := start(t, srv, node, incarnation, memory.Faults{}, newTestConfig())
 	g.members.died(of.members.Self())
 	return g
+}
+
+// freezing starts an owner, whose writes are on their way for so long once delay is
+// true, and a gateway that may take over.
+func freezing(t *testing.T, srv *memory.Server, d time.Duration) (a, b *gateway, delay *fault) {
+	t.Helper()
+	delay = &fault{what: memory.WriteFault{Before: d}}
+	a = start(t, srv, 1, "a", delay.faults(), newTestConfig())
+	return a, start(t, srv, 2, "b", memory.Faults{}, newTestConfig()), delay
+}
+
+// commitLate commits at a gateway that freezes, all in one, and returns a second
+// later.
+func commitLate(t *testing.T, g *gateway, r CommitRequest, more ...CommitRequest) <-chan CommitResponse {
+	for _, m := range more {
+		r.Partitions = append(r.Partitions, m.Partitions...)
+	}
+	late := make(chan CommitResponse, 1)
+	go func() { late <- g.Commit(t.Context(), r) }()
+	time.Sleep(time.Second)
+	return late
 }
 
 // commitOfAll commits the same offset of n partitions.

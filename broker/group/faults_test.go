@@ -149,20 +149,12 @@ func TestOutcomeNeverKnown(t *testing.T) {
 func TestFrozenOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
-		delay := &fault{what: memory.WriteFault{Before: 3 * time.Second}} // on its way while others take over
-		a := start(t, srv, 1, "a", delay.faults(), newTestConfig())
-		b := start(t, srv, 2, "b", memory.Faults{}, newTestConfig())
+		a, b, delay := freezing(t, srv, 3*time.Second)
 		m := stable(t, a, "g")
 		id := types.NewTopicID()
 		mustCommit(t, a, commitOf(m, "foo", id, 10))
 		delay.Store(true)
-		late := make(chan CommitResponse, 1)
-		go func() {
-			r := commitOf(m, "foo", id, 9)
-			r.Partitions = append(r.Partitions, commitOf(m, "new", id, 9).Partitions...)
-			late <- a.Commit(t.Context(), r)
-		}()
-		time.Sleep(time.Second)
+		late := commitLate(t, a, commitOf(m, "foo", id, 9), commitOf(m, "new", id, 9))
 		b.members.died(a.members.Self())
 		wantErr(t, "heartbeat at the new owner", b.Heartbeat(t.Context(), m), nil)
 		wantOffset(t, b, "g", "foo", id, 10)
@@ -190,17 +182,13 @@ func TestFrozenOwner(t *testing.T) {
 func TestFrozenOwnerBeforeRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
-		delay := &fault{what: memory.WriteFault{Before: 4 * time.Second}}
-		a := start(t, srv, 1, "a", delay.faults(), newTestConfig())
-		b := start(t, srv, 2, "b", memory.Faults{}, newTestConfig())
+		a, b, delay := freezing(t, srv, 4*time.Second)
 		c := start(t, srv, 3, "c", memory.Faults{}, newTestConfig())
 		m := stable(t, a, "g")
 		id := types.NewTopicID()
 		mustCommit(t, a, commitOf(m, "foo", id, 10))
 		delay.Store(true)
-		late := make(chan CommitResponse, 1)
-		go func() { late <- a.Commit(t.Context(), commitOf(m, "foo", id, 9)) }()
-		time.Sleep(time.Second)
+		late := commitLate(t, a, commitOf(m, "foo", id, 9))
 		b.members.died(a.members.Self())
 		wantErr(t, "heartbeat at the second owner", b.Heartbeat(t.Context(), m), nil)
 		if err := b.Drain(t.Context()); err != nil {
@@ -530,16 +518,12 @@ func TestDeleteWithALateCommit(t *testing.T) {
 func TestBirth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := memory.NewServer(memory.Config{})
-		delay := &fault{what: memory.WriteFault{Before: 3 * time.Second}}
-		a := start(t, srv, 1, "a", delay.faults(), newTestConfig())
-		b := start(t, srv, 2, "b", memory.Faults{}, newTestConfig())
+		a, b, delay := freezing(t, srv, 3*time.Second)
 		id := types.NewTopicID()
 		simple := Membership{Group: "g", Generation: -1}
 		mustCommit(t, a, commitOf(simple, "foo", id, 1))
 		delay.Store(true)
-		late := make(chan CommitResponse, 1)
-		go func() { late <- a.Commit(t.Context(), commitOf(simple, "late", id, 2)) }()
-		time.Sleep(time.Second)
+		late := commitLate(t, a, commitOf(simple, "late", id, 2))
 		b.members.died(a.members.Self())
 		wantErr(t, "delete", b.Delete(t.Context(), "g"), nil)
 		mustCommit(t, b, commitOf(simple, "bar", id, 3))

@@ -112,18 +112,12 @@ func TestFrozenOwnerInTransaction(t *testing.T) {
 			t.Run(fmt.Sprintf("C-37 commit %v looked %v", commit, look), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					srv := memory.NewServer(memory.Config{})
-					delay := &fault{what: memory.WriteFault{Before: 3 * time.Second}}
-					a := start(t, srv, 1, "a", delay.faults(), newTestConfig())
-					b := start(t, srv, 2, "b", memory.Faults{}, newTestConfig())
+					a, b, delay := freezing(t, srv, 3*time.Second)
 					id := types.NewTopicID()
 					nobody := Membership{Group: "g", Generation: -1}
 					mustCommit(t, a, commitOf(nobody, "foo", id, 1))
 					delay.Store(true)
-					r := inTxn(commitOf(nobody, "foo", id, 9), 7, 1)
-					r.Partitions = append(r.Partitions, commitOf(nobody, "new", id, 9).Partitions...)
-					late := make(chan CommitResponse, 1)
-					go func() { late <- a.Commit(t.Context(), r) }()
-					time.Sleep(time.Second)
+					late := commitLate(t, a, inTxn(commitOf(nobody, "foo", id, 9), 7, 1), commitOf(nobody, "new", id, 9))
 					a.members.setStale(true)
 					b.members.died(a.members.Self())
 					wantErr(t, "end", b.EndTransaction(t.Context(), "g", TxnEnd{ProducerID: 7, N: 1, Commit: commit}), nil)
