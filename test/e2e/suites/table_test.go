@@ -53,6 +53,8 @@ var table = []*suite{
 		replace: []string{
 			`"github.com/testcontainers/testcontainers-go/modules/compose"`,
 			`"github.com/confluentinc/confluent-kafka-go/v2/kafka/compose"`,
+			// Tests that begin within the same second would use the same topics.
+			`rand.Seed(time.Now().Unix())`, `rand.Seed(time.Now().UnixNano())`,
 		},
 		files: map[string]string{
 			"kafka/compose/compose.go": noCompose,
