@@ -15,15 +15,20 @@ import (
 const SharedNode int32 = 1
 
 // Brokers are the brokers that clients are told of at one moment: the one that
-// stands for all gateways, or each gateway that lives, does not drain and is not
-// suspect. Gateways with the same view of the membership tell the same.
+// stands for all gateways, or each gateway that lives. Gateways with the same view
+// of the membership tell the same.
+//
+// One that drains or is suspect is told of as well, though nothing is led there:
+// another gateway, which does not know that yet, may have just named it as a
+// coordinator, and clients of franz-go give a transactional producer up for good
+// over a coordinator that is no broker.
 type Brokers struct {
 	// Nodes are all of them, by id: never none.
 	Nodes []Node
 	// Self is the id that this gateway answers as.
 	Self int32
 
-	peers []cluster.Peer // of Nodes; nil with one address for all
+	peers []cluster.Peer // those of Nodes to lead clients to; nil with one address for all
 }
 
 // Node is a broker as clients see it.
@@ -40,8 +45,9 @@ func (b *Broker) Brokers() Brokers {
 		return Brokers{Nodes: []Node{{SharedNode, b.cfg.Host, b.cfg.Port, b.cfg.Rack}}, Self: SharedNode}
 	}
 	b.cluster.Probe(100 * time.Millisecond)
-	v := Brokers{Self: b.cluster.Self().Node, peers: cluster.Fit(b.cluster.Peers())}
-	for _, p := range v.peers {
+	peers := b.cluster.Peers()
+	v := Brokers{Self: b.cluster.Self().Node, peers: cluster.Fit(peers)}
+	for _, p := range peers {
 		v.Nodes = append(v.Nodes, Node{ID: p.Node, Host: p.Host, Port: p.Port})
 	}
 	if len(v.Nodes) == 0 { // the watch has not even shown ourselves
@@ -51,7 +57,12 @@ func (b *Broker) Brokers() Brokers {
 }
 
 // Controller is the node that admin clients are sent to: any gateway serves.
-func (v Brokers) Controller() int32 { return v.Nodes[0].ID }
+func (v Brokers) Controller() int32 {
+	if len(v.peers) > 0 {
+		return v.peers[0].Node
+	}
+	return v.Nodes[0].ID
+}
 
 // Replicas are the brokers to name for a partition of which the store has so
 // many copies: at least one, the one that clients should ask first. Any gateway
