@@ -52,10 +52,12 @@ sim: ## faults from a seed, partitions and whole gateways: SIM_SEEDS=10000, or S
 	SIM_SEEDS=$(or $(SIM_SEEDS),10000) $(REPORT) sim-partition -count=1 -timeout 30m ./test/sim/partition
 	SIM_SEEDS=$(or $(SIM_SEEDS),2000) $(REPORT) sim-gateway -count=1 -timeout 30m -skip '^TestTransactions$$' ./test/sim/gateway
 	SIM_SEEDS=$(or $(SIM_SEEDS),500) $(REPORT) sim-transactions -count=1 -timeout 30m -run '^TestTransactions$$' ./test/sim/gateway
+	SIM_SEEDS=$(or $(SIM_SEEDS),10000) $(REPORT) sim-compaction -count=1 -timeout 30m -run '^TestCompactionAsTheModel$$' ./broker/partition
 
 sim-nightly: ## 100,000 seeds of each
 	SIM_SEEDS=100000 $(REPORT) sim-partition -count=1 -timeout 0 ./test/sim/partition
 	SIM_SEEDS=100000 $(REPORT) sim-gateway -count=1 -timeout 0 ./test/sim/gateway
+	SIM_SEEDS=100000 $(REPORT) sim-compaction -count=1 -timeout 0 -run '^TestCompactionAsTheModel$$' ./broker/partition
 
 hostile: ## bad clients against the real process, alone: it measures time
 	go vet -tags hostile ./test/hostile

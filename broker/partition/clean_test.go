@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,10 +248,11 @@ func TestCompactionBeginsWithinABatch(t *testing.T) {
 // plan and its run, and the manifest goes.
 func TestCompactionWhileTheStartMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for call := 1; call < 40; call++ {
+		for call := int64(1); call < 40; call++ {
 			w := compacted(t)
 			var g *gateway
-			n, other := 0, w.gateway(memory.Faults{})
+			var n atomic.Int64
+			other := w.gateway(memory.Faults{})
 			other.put(0, "a=1")
 			other.put(0, "a=2", "b=1")
 			other.put(0, "b=2")
@@ -258,7 +260,7 @@ func TestCompactionWhileTheStartMoves(t *testing.T) {
 			other.put(0, "c=1")
 			other.put(0, "d=1")
 			move := func() {
-				if n++; n == call {
+				if n.Add(1) == call {
 					if _, err := other.p.DeleteRecords(t.Context(), 4); err != nil {
 						t.Error(err)
 					}
@@ -271,11 +273,35 @@ func TestCompactionWhileTheStartMoves(t *testing.T) {
 			if _, err := g.compact(CompactOptions{Force: true}); err != nil && !errors.Is(err, ErrNothing) {
 				t.Errorf("call %d: %v", call, err)
 			}
-			if got := fmt.Sprint(w.gateway(memory.Faults{}).shows()); got != "[4:c=1 5:d=1]" && n >= call {
+			if got := fmt.Sprint(w.gateway(memory.Faults{}).shows()); got != "[4:c=1 5:d=1]" && n.Load() >= call {
 				t.Errorf("call %d: %s", call, got)
 			}
 			g.kill()
 			other.kill()
+		}
+	})
+}
+
+// TestCompactionOfOneMessageAtATime: the log start is in the main stream, and the
+// keys of the message there are more than the memory holds (simulated seed 1844).
+func TestCompactionOfOneMessageAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := compacted(t)
+		g := w.gateway(memory.Faults{})
+		g.put(0, "a=1")
+		g.put(0, "b=1", "c=1", "b=2", "d=1")
+		g.put(0, "c=2", "e=1")
+		g.put(0, "f=1")
+		// Moved, and nothing was purged yet.
+		if err := g.p.updateRecord(t.Context(), func(r *record) bool { r.Start = 1; return true }); err != nil {
+			t.Fatal(err)
+		}
+		res, err := g.p.Compact(t.Context(), CompactOptions{Now: time.Now(), Memory: 1, Force: true, MaxLag: 1 << 62})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(g.shows()); got != "[3:b=2 4:d=1 5:c=2 6:e=1 7:f=1]" || res.Passes < 2 {
+			t.Errorf("%s after %d passes", got, res.Passes)
 		}
 	})
 }

@@ -124,7 +124,7 @@ func (w *rewriting) index(ctx context.Context) error {
 		switch {
 		case !m.fromMain: // the keys of the sibling alone are too many
 			w.x, w.seq, w.dirty = pl.x, pl.seq, w.keys.Upto()
-		case m.base > pl.x:
+		case m.base > max(pl.x, pl.dirty):
 			w.x, w.seq, w.dirty = m.base, m.seq, m.base
 		default: // those of one message
 			w.x, w.seq, w.dirty = m.next, m.nextSeq, min(w.keys.Upto(), m.next)
