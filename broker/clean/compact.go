@@ -51,9 +51,20 @@ type Compacted interface {
 	String() string
 }
 
+// Siblings lists logs and deletes siblings of partitions that are gone;
+// partition.Host is the real one.
+type Siblings interface {
+	Store
+	// SweepDestroyed deletes siblings, on subjects that filter matches, of partitions
+	// that were destroyed.
+	SweepDestroyed(ctx context.Context, filter string) error
+}
+
+var _ Siblings = (*partition.Host)(nil)
+
 // CompactDeps are what a Compactor works with.
 type CompactDeps struct {
-	Store Store
+	Store Siblings
 	// Subjects matches the subjects of all partitions, Siblings those of all
 	// siblings.
 	Subjects, Siblings string
@@ -421,6 +432,7 @@ func (c *Compactor) sweep(ctx context.Context, ps []Compacted) {
 	}
 	for _, p := range ps {
 		all := siblings[p.Stream()]
+		delete(siblings, p.Stream())
 		if len(all) == 0 {
 			continue
 		}
@@ -430,6 +442,13 @@ func (c *Compactor) sweep(ctx context.Context, ps []Compacted) {
 		if err := p.SweepClean(ctx); err != nil {
 			c.complain(ctx, p, "what a run of compaction left could not be removed; it will be tried again", err)
 		}
+	}
+	if len(siblings) == 0 {
+		return
+	}
+	// Of a topic that was deleted while a run was under way, or that we do not know yet.
+	if err := c.d.Store.SweepDestroyed(ctx, c.d.Siblings); err != nil && ctx.Err() == nil {
+		c.d.Logger.Warn("what runs of compaction left of deleted topics could not be removed; it will be tried again", logging.Error, err)
 	}
 }
 

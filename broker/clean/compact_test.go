@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -76,13 +77,34 @@ func (p *part) Compact(ctx context.Context, o partition.CompactOptions) (partiti
 func (p *part) set(fn func(p *part)) { p.mu.Lock(); defer p.mu.Unlock(); fn(p) }
 func (p *part) times() int           { p.mu.Lock(); defer p.mu.Unlock(); return len(p.runs) }
 
+// made are the runs so far.
+func (p *part) made() []partition.CompactOptions {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.runs)
+}
+
 // lists is a store that only lists.
 type lists struct {
-	mu    sync.Mutex // guards: all below
-	logs  map[string]pubsub.Bounds
-	kin   []string
-	calls int
-	err   error
+	mu        sync.Mutex // guards: all below
+	logs      map[string]pubsub.Bounds
+	kin       []string
+	calls     int
+	err       error
+	destroyed []string
+}
+
+// called is how often it has listed.
+func (s *lists) called() int { s.mu.Lock(); defer s.mu.Unlock(); return s.calls }
+
+// gone are the filters of sweeps after destroyed partitions.
+func (s *lists) gone() []string { s.mu.Lock(); defer s.mu.Unlock(); return slices.Clone(s.destroyed) }
+
+func (s *lists) SweepDestroyed(_ context.Context, filter string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.destroyed = append(s.destroyed, filter)
+	return nil
 }
 
 func (s *lists) Logs(_ context.Context, filter string) (logs []pubsub.LogInfo, missing []string, err error) {
@@ -197,15 +219,15 @@ func TestDirtiestFirst(t *testing.T) {
 		if got != "asked most half" {
 			t.Errorf("order: %s", got)
 		}
-		o := most.runs[0]
+		o := most.made()[0]
 		if o.Ratio != 0.5 || o.MinLag != 7*time.Second || o.MaxLag != 9*time.Second || o.DeleteRetention != 5*time.Second || o.Memory != 12345 || o.Force {
 			t.Errorf("options %+v", o)
 		}
 		if d := most.at[0].Sub(o.Now); d != 20*time.Second {
 			t.Errorf("now is %v ago, our clock is 20 s ahead of the store's", d)
 		}
-		if !asked.runs[0].Force || half.runs[0].MaxLag != math.MaxInt64 {
-			t.Errorf("forced %v, no lag %v", asked.runs[0].Force, half.runs[0].MaxLag)
+		if !asked.made()[0].Force || half.made()[0].MaxLag != math.MaxInt64 {
+			t.Errorf("forced %v, no lag %v", asked.made()[0].Force, half.made()[0].MaxLag)
 		}
 	})
 }
@@ -220,7 +242,7 @@ func TestRests(t *testing.T) {
 		plain.cfg.Compacted = false
 		b := newBench(t, p, plain)
 		b.set(func() { b.in.Backoff = 30 * time.Second })
-		calls := func() int { b.store.mu.Lock(); defer b.store.mu.Unlock(); return b.store.calls }
+		calls := b.store.called
 		defer b.start()()
 		wait(90 * time.Second)
 		if n := calls(); n != 3+1 { // siblings once
@@ -282,12 +304,12 @@ func TestHorizon(t *testing.T) {
 		if p.times() != 0 {
 			t.Errorf("%d runs before the horizon", p.times())
 		}
-		if n := lag.times(); n < 3 || n > 5 || lag.runs[0].Force {
-			t.Errorf("%d runs for the maximal lag, forced: %v", n, lag.runs)
+		if n := lag.times(); n < 3 || n > 5 || lag.made()[0].Force {
+			t.Errorf("%d runs for the maximal lag, forced: %v", n, lag.made())
 		}
 		wait(30 * time.Second)
-		if p.times() != 1 || !p.runs[0].Force {
-			t.Errorf("runs after the horizon: %+v", p.runs)
+		if p.times() != 1 || !p.made()[0].Force {
+			t.Errorf("runs after the horizon: %+v", p.made())
 		}
 		wait(5 * time.Minute)
 		if p.times() != 1 {
@@ -316,8 +338,8 @@ func TestMayNot(t *testing.T) {
 		} {
 			b.set(c.set)
 			wait(20 * time.Second)
-			if s := b.State().State; s != c.state || p.times() != 0 || b.store.calls != 0 {
-				t.Errorf("%s: state %s, %d runs, %d listings", c.state, s, p.times(), b.store.calls)
+			if s := b.State().State; s != c.state || p.times() != 0 || b.store.called() != 0 {
+				t.Errorf("%s: state %s, %d runs, %d listings", c.state, s, p.times(), b.store.called())
 			}
 		}
 		b.set(func() { b.ahead = 0 })
@@ -435,6 +457,10 @@ func TestSweep(t *testing.T) {
 		if got := swept(); got != [4]int{0, 2, 1, 2} {
 			t.Errorf("after five minutes: %v", got)
 		}
+		// One is of a topic that is gone.
+		if got := b.store.gone(); !slices.Equal(got, []string{"clean.>", "clean.>"}) {
+			t.Errorf("of deleted topics swept %v", got)
+		}
 	})
 }
 
@@ -449,8 +475,8 @@ func TestSweepWithoutCompactedTopics(t *testing.T) {
 		swept := func() (n int) { plain.set(func(p *part) { n = p.swept }); return n }
 		defer b.start()()
 		wait(55 * time.Second)
-		if swept() != 0 || b.store.calls != 0 {
-			t.Errorf("swept %d times at once, %d listings", swept(), b.store.calls)
+		if swept() != 0 || b.store.called() != 0 {
+			t.Errorf("swept %d times at once, %d listings", swept(), b.store.called())
 		}
 		wait(30 * time.Second)
 		if swept() != 1 {
@@ -458,8 +484,8 @@ func TestSweepWithoutCompactedTopics(t *testing.T) {
 		}
 		b.set(func() { b.ps = nil })
 		wait(10 * time.Minute)
-		if b.store.calls != 1 {
-			t.Errorf("%d listings without a topic", b.store.calls)
+		if b.store.called() != 1 {
+			t.Errorf("%d listings without a topic", b.store.called())
 		}
 	})
 }
