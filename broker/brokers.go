@@ -2,6 +2,7 @@ package broker
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,13 +16,13 @@ import (
 const SharedNode int32 = 1
 
 // Brokers are the brokers that clients are told of at one moment: the one that
-// stands for all gateways, or each gateway that lives. Gateways with the same view
-// of the membership tell the same.
+// stands for all gateways, or each gateway that lives and does not drain. Gateways
+// with the same view of the membership tell the same.
 //
-// One that drains or is suspect is told of as well, though nothing is led there:
-// another gateway, which does not know that yet, may have just named it as a
-// coordinator, and clients of franz-go give a transactional producer up for good
-// over a coordinator that is no broker.
+// One that is suspect is told of as well, though nothing is led there: suspicion is
+// our own, another gateway may name it as a coordinator for a second more, and
+// clients of franz-go give a transactional producer up for good over a coordinator
+// that is no broker.
 type Brokers struct {
 	// Nodes are all of them, by id: never none.
 	Nodes []Node
@@ -48,7 +49,9 @@ func (b *Broker) Brokers() Brokers {
 	peers := b.cluster.Peers()
 	v := Brokers{Self: b.cluster.Self().Node, peers: cluster.Fit(peers)}
 	for _, p := range peers {
-		v.Nodes = append(v.Nodes, Node{ID: p.Node, Host: p.Host, Port: p.Port})
+		if !p.Draining || slices.Contains(v.peers, p) { // those if all do
+			v.Nodes = append(v.Nodes, Node{ID: p.Node, Host: p.Host, Port: p.Port})
+		}
 	}
 	if len(v.Nodes) == 0 { // the watch has not even shown ourselves
 		v.Nodes = []Node{{v.Self, b.cfg.Host, b.cfg.Port, b.cfg.Rack}}
