@@ -253,7 +253,7 @@ func TestC40EmbeddedCluster(t *testing.T) {
 	}
 	n.all[0].Stop(t)
 	n.start(t, 0, 1, 2)
-	if log := n.all[0].Log(); !strings.Contains(log, "durability: r3-always. An acknowledged record survives also power loss of every node") {
+	if log := n.all[0].Log(); !strings.Contains(log, "durability: r3-always. An acknowledged record survives the loss of any one NATS node, `kill -9`, crashes and loss of power of all of them") {
 		t.Error("the banner does not say r3-always")
 	}
 
