@@ -339,7 +339,7 @@ func (e *etl) finish(seed int, judge bool) {
 		}
 	}
 	if judge {
-		e.watch.stands(t, txnTimeout+lsoGrace, 12*time.Second)
+		e.watch.stands(t, txnTimeout+lsoGrace)
 	}
 }
 

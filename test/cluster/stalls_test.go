@@ -118,23 +118,15 @@ func (w *watch) overlapping(s stall) (faults []*fault) {
 	return faults
 }
 
-// fresh is how long before an operation a fault may have begun and still count
-// beside another one: a kill costs no more than that.
-const fresh = 4 * time.Second
-
-// causes are the kinds of faults that overlap an operation, and how many faults
-// there are: two gateways killed one after the other may cost twice what one may.
-func (w *watch) causes(s stall) (kinds []string, faults int) {
+// causes are the kinds of faults that overlap an operation.
+func (w *watch) causes(s stall) (kinds []string) {
 	for _, f := range w.overlapping(s) {
-		if f.began.After(s.began.Add(-fresh)) {
-			faults++
-		}
 		if !slices.Contains(kinds, f.kind) {
 			kinds = append(kinds, f.kind)
 		}
 	}
 	slices.Sort(kinds)
-	return kinds, max(1, faults)
+	return kinds
 }
 
 // course tells the faults around a stall and the waits of its client, by when they
@@ -169,28 +161,17 @@ func (w *watch) report(t *testing.T, judge bool) {
 	defer w.mu.Unlock()
 	type row struct {
 		op, cause string
-		kind      string // if there is one only
-		faults    int
 		n         int
 		worst     stall
 	}
 	rows := map[string]*row{}
 	for _, ss := range w.stalls {
 		for _, s := range ss {
-			kinds, faults := w.causes(s)
-			r := &row{op: s.op, cause: strings.Join(kinds, " + "), faults: faults}
-			switch len(kinds) {
-			case 0:
-				r.cause = "no fault"
-			case 1:
-				if r.kind = r.cause; faults > 1 {
-					r.cause += fmt.Sprintf(", %d times", faults)
-				}
-			}
-			if known := rows[r.op+r.cause]; known != nil {
-				r = known
-			} else {
-				rows[r.op+r.cause] = r
+			cause := cmp.Or(strings.Join(w.causes(s), " + "), "no fault")
+			r := rows[s.op+cause]
+			if r == nil {
+				r = &row{op: s.op, cause: cause}
+				rows[s.op+cause] = r
 			}
 			r.n++
 			if s.took > r.worst.took {
@@ -213,7 +194,7 @@ func (w *watch) report(t *testing.T, judge bool) {
 		if why := w.why(r.worst); why != "" && r.worst.took >= explained {
 			lines = append(lines, "      "+why)
 		}
-		if limit := limits[r.kind][r.op] * time.Duration(r.faults); limit > 0 && r.worst.took > limit {
+		if limit := limits[r.cause][r.op]; limit > 0 && r.worst.took > limit {
 			say := t.Logf
 			if judge {
 				say = t.Errorf
@@ -228,24 +209,14 @@ func (w *watch) report(t *testing.T, judge bool) {
 	t.Logf("%s\nstalls:\n%s", strings.Join(counts, ", "), strings.Join(lines, "\n"))
 }
 
-// stands fails the test if the last stable offset stood for longer than limit, and
-// election more if a NATS server was killed, frozen or had its leaders step down
-// meanwhile: until there are leaders again nobody can store the end of a transaction.
-func (w *watch) stands(t *testing.T, limit, election time.Duration) {
+// stands fails the test if the last stable offset stood for longer than limit.
+func (w *watch) stands(t *testing.T, limit time.Duration) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.stalls[opLSO] {
-		allowed := limit
-		for _, f := range w.overlapping(s) {
-			if f.kind == killNATS || f.kind == freezeNATS || f.kind == stepDown {
-				allowed = limit + election
-			}
-		}
-		if s.took > allowed {
-			t.Errorf("the last stable offset stood for %v, %v are allowed: %s\n\t%s", s.took.Round(time.Millisecond), allowed, s.about, w.course(s))
-		} else if s.took > limit {
-			t.Logf("the last stable offset stood for %v: %s\n\t%s", s.took.Round(time.Millisecond), s.about, w.course(s))
+		if s.took > limit {
+			t.Errorf("the last stable offset stood for %v, %v are allowed: %s\n\t%s", s.took.Round(time.Millisecond), limit, s.about, w.course(s))
 		}
 	}
 }

@@ -48,8 +48,11 @@ func (w *worker) run() {
 // id is the place's transactional id.
 func (w *worker) id() string { return fmt.Sprintf("%s-%d-%d", w.e.group, w.place, w.names) }
 
-// session begins to work. Half of the places speak as clients did before the
-// second version of transactions.
+// old reports that the place speaks as clients did before the second version of
+// transactions: half of them do.
+func (w *worker) old() bool { return w.place%2 == 1 }
+
+// session begins to work.
 func (w *worker) session() (*kgo.GroupTransactSession, error) {
 	opts := []kgo.Opt{
 		kgo.TransactionalID(w.id()), kgo.TransactionTimeout(txnTimeout),
@@ -58,7 +61,7 @@ func (w *worker) session() (*kgo.GroupTransactSession, error) {
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(time.Second),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
 	}
-	if w.place%2 == 1 {
+	if w.old() {
 		opts = append(opts, kgo.MaxVersions(kversion.V3_8_0()))
 	}
 	return kgo.NewGroupTransactSession(clientOpts(w.e.w, opts...)...)
@@ -203,10 +206,13 @@ func (w *worker) failedLocked(id string, err error) {
 	if !errors.As(err, new(*kerr.Error)) || kerr.IsRetriable(err) && !errors.Is(err, kerr.UnknownTopicOrPartition) {
 		return
 	}
-	for _, fine := range []error{kerr.InvalidProducerEpoch, kerr.ProducerFenced, kerr.TransactionAbortable, kerr.InvalidTxnState} {
+	for _, fine := range []error{kerr.InvalidProducerEpoch, kerr.ProducerFenced, kerr.TransactionAbortable} {
 		if errors.Is(err, fine) {
 			return
 		}
+	}
+	if errors.Is(err, kerr.InvalidTxnState) && !w.old() {
+		return
 	}
 	w.e.t.Errorf("transaction %s: %v", id, err)
 }

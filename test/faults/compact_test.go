@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -40,11 +41,7 @@ func (l *last) set(key string, n int) {
 func (l *last) all() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m := make(map[string]int, len(l.of))
-	for k, n := range l.of {
-		m[k] = n
-	}
-	return m
+	return maps.Clone(l.of)
 }
 
 // TestCompactionUnderKills: one topic is written, compacted once a second, and read

@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -198,11 +199,7 @@ func (w *writer) since(then time.Time) []ack {
 func (w *writer) seen() map[int16]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := make(map[int16]int, len(w.codes))
-	for k, v := range w.codes {
-		m[k] = v
-	}
-	return m
+	return maps.Clone(w.codes)
 }
 
 // reader follows the end of a partition from offset 0 on.
