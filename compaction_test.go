@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -269,6 +270,13 @@ func TestCompactionState(t *testing.T) {
 		a.mustProduce("c", keyed(0, 0, "k=1", "k=2"))
 	}
 	b.compact("c")
+	// What is in the record is known before the one that wrote it says so itself.
+	eventually(t, "one has compacted and does nothing now", func() bool {
+		return slices.ContainsFunc(w.nodes, func(n *node) bool {
+			f := n.gateway.Facts().Compaction
+			return f.Last != nil && f.Running == nil
+		})
+	})
 	doers := 0
 	for i, n := range w.nodes {
 		c, err := n.gateway.Compaction(t.Context(), "c")

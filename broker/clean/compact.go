@@ -312,6 +312,11 @@ func (c *Compactor) compact(ctx context.Context, x candidate, ahead time.Duratio
 	c.mu.Lock()
 	c.running = &r
 	c.mu.Unlock()
+	defer func() { // after what became of it is told: it never looks as if nothing had been done
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.running = nil
+	}()
 	pace := pacer{settings: c.d.Settings, now: c.d.Clock, check: func() error {
 		switch {
 		case !p.Config().Compacted:
@@ -331,9 +336,6 @@ func (c *Compactor) compact(ctx context.Context, x candidate, ahead time.Duratio
 			c.mu.Unlock()
 		},
 	})
-	c.mu.Lock()
-	c.running = nil
-	c.mu.Unlock()
 	h := hold{config: cfg, want: want, fails: c.held[p.Stream()].fails}
 	backoff := max(c.d.Settings().Backoff, look)
 	var later *partition.TermError

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -167,12 +168,11 @@ func TestCompactionUnderKills(t *testing.T) {
 	}
 	t.Logf("compacted and read after %v", time.Since(began).Round(time.Millisecond))
 	testkit.Poll(t, 30*time.Second, "one sibling is left", func() error {
-		var siblings []string
-		for name := range js.StreamNames() {
-			if strings.Contains(name, "=k") {
-				siblings = append(siblings, name)
-			}
+		names, err := streamNames(js)
+		if err != nil {
+			return err
 		}
+		siblings := slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, "=k") })
 		if len(siblings) != 1 {
 			return fmt.Errorf("siblings %q", siblings)
 		}

@@ -100,10 +100,11 @@ func inSync(t *testing.T, servers []*testkit.NATSServer) {
 		if err != nil {
 			return err
 		}
-		if _, err := js.AccountInfo(); err != nil {
+		names, err := streamNames(js)
+		if err != nil {
 			return err
 		}
-		for name := range js.StreamNames() {
+		for _, name := range names {
 			info, err := js.StreamInfo(name)
 			if err != nil {
 				return err
@@ -119,6 +120,19 @@ func inSync(t *testing.T, servers []*testkit.NATSServer) {
 		}
 		return nil
 	})
+}
+
+// streamNames lists all streams, or says that there are none to be had. It reads
+// the client's list to its end: whoever stops before leaves a goroutine behind.
+func streamNames(js nats.JetStreamContext) ([]string, error) {
+	if _, err := js.AccountInfo(); err != nil { // the list of names has no error
+		return nil, err
+	}
+	var names []string
+	for name := range js.StreamNames() {
+		names = append(names, name)
+	}
+	return names, nil
 }
 
 // pipeline is an idempotent producer as applications use it: franz-go with five
