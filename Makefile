@@ -140,6 +140,7 @@ nightly: setup ## what is too long for CI: records anew, every client on every k
 	$(MAKE) sim-nightly
 	COMPACT_SEEDS=20000 $(REPORT) compact -count=1 -timeout 0 -run '^TestModel$$' ./broker/compact
 	SIM_LIFE=full $(REPORT) life -count=1 -timeout 15m ./broker
+	STREAM_FREEZE=full $(REPORT) -dir test/cluster frozen -count=1 -parallel 2 -timeout 20m -run '^TestFrozen' ./...
 
 docs-clients: setup ## docs/clients.md, from a run of all clients
 	STREAM_E2E_BROKERS=embedded STREAM_E2E_WRITE=true $(REPORT) -dir test/e2e -progress 4 clients -count=1 -timeout 15m ./clients

@@ -177,6 +177,7 @@ func (c *conn) callAgain(ctx context.Context, m *nats.Msg, timeout, every time.D
 	}
 	defer c.put(&c.free, s)
 	m.Reply = s.reply()
+	killpoint.AtKey("request.sending", m.Subject)
 	if err := c.send(m); err != nil {
 		return nil, err
 	}

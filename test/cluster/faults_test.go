@@ -259,7 +259,13 @@ func freeze(t *testing.T, g *gateway) {
 	t.Helper()
 	g.set(frozen)
 	_ = g.Process().Signal(syscall.SIGSTOP) // it runs
-	testkit.Poll(t, 10*time.Second, g.name+" stands still", func() error {
+	stands(t, g, 10*time.Second)
+}
+
+// stands waits until every thread of a process stands still.
+func stands(t *testing.T, g *gateway, limit time.Duration) {
+	t.Helper()
+	testkit.Poll(t, limit, g.name+" stands still", func() error {
 		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", g.Process().Pid()))
 		for _, f := range stats {
 			// A thread that has ended meanwhile stands still as well.

@@ -95,6 +95,39 @@ func deleteRequest(name string) *kmsg.DeleteTopicsRequest {
 	return req
 }
 
+func growRequest(name string, partitions int32) *kmsg.CreatePartitionsRequest {
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	req.TimeoutMillis = 20_000
+	rt := kmsg.NewCreatePartitionsRequestTopic()
+	rt.Topic, rt.Count = name, partitions
+	req.Topics = append(req.Topics, rt)
+	return req
+}
+
+// deleteRecordsRequest is about partition 0.
+func deleteRecordsRequest(name string, offset int64) *kmsg.DeleteRecordsRequest {
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.TimeoutMillis = 20_000
+	rt, rp := kmsg.NewDeleteRecordsRequestTopic(), kmsg.NewDeleteRecordsRequestTopicPartition()
+	rp.Offset = offset
+	rt.Topic, rt.Partitions = name, append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	return req
+}
+
+func alterRequest(name string, configs ...string) *kmsg.IncrementalAlterConfigsRequest {
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	rr := kmsg.NewIncrementalAlterConfigsRequestResource()
+	rr.ResourceType, rr.ResourceName = kmsg.ConfigResourceTypeTopic, name
+	for i := 0; i < len(configs); i += 2 {
+		c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		c.Name, c.Value = configs[i], &configs[i+1]
+		rr.Configs = append(rr.Configs, c)
+	}
+	req.Resources = append(req.Resources, rr)
+	return req
+}
+
 // create makes a topic, and waits until a creation before it that failed is gone.
 func (p *peer) create(name string, partitions int32, configs ...string) {
 	p.t.Helper()

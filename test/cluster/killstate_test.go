@@ -35,17 +35,9 @@ func (k *killed) fill(n int) (id int64, values []string) {
 // one finishes.
 func halfPurged(k *killed) {
 	_, values := k.fill(10)
-	req := kmsg.NewPtrDeleteRecordsRequest()
-	req.TimeoutMillis = 20_000
-	rt := kmsg.NewDeleteRecordsRequestTopic()
-	rt.Topic = "kill"
-	rp := kmsg.NewDeleteRecordsRequestTopicPartition()
-	rp.Offset = 5
-	rt.Partitions = append(rt.Partitions, rp)
-	req.Topics = append(req.Topics, rt)
 	k.arm()
 	// It is answered when the log start is stored: the purge comes behind that.
-	_, _ = ask[*kmsg.DeleteRecordsResponse](k.a, req)
+	_, _ = ask[*kmsg.DeleteRecordsResponse](k.a, deleteRecordsRequest("kill", 5))
 	k.died()
 	if first, last, err := k.bounds("kill"); first != 1 || last != 10 || err != nil {
 		k.Fatalf("it was not killed before the purge: %d to %d, %v", first, last, err)

@@ -104,13 +104,8 @@ func halfDeleted(k *killed) {
 // the new one.
 func halfGrown(k *killed) {
 	k.b.create("kill", 2)
-	req := kmsg.NewPtrCreatePartitionsRequest()
-	req.TimeoutMillis = 20_000
-	rt := kmsg.NewCreatePartitionsRequestTopic()
-	rt.Topic, rt.Count = "kill", 6
-	req.Topics = append(req.Topics, rt)
 	k.arm()
-	lost(k.a, req)
+	lost(k.a, growRequest("kill", 6))
 	k.died()
 	testkit.Poll(k, 30*time.Second, "the growth is finished", func() error {
 		_, n, err := k.b.metadata("kill")
@@ -128,17 +123,8 @@ func halfGrown(k *killed) {
 // altered: the old configs or the new ones, never mixed.
 func altered(k *killed, bytes, ms string) {
 	k.b.create("kill", 1, "retention.bytes", "1000000", "retention.ms", "60000")
-	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	rr := kmsg.NewIncrementalAlterConfigsRequestResource()
-	rr.ResourceType, rr.ResourceName = kmsg.ConfigResourceTypeTopic, "kill"
-	for name, value := range map[string]string{"retention.bytes": "2000000", "retention.ms": "70000"} {
-		c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-		c.Name, c.Value = name, &value
-		rr.Configs = append(rr.Configs, c)
-	}
-	req.Resources = append(req.Resources, rr)
 	k.arm()
-	lost(k.a, req)
+	lost(k.a, alterRequest("kill", "retention.bytes", "2000000", "retention.ms", "70000"))
 	k.died()
 	describe := kmsg.NewPtrDescribeConfigsRequest()
 	dr := kmsg.NewDescribeConfigsRequestResource()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,8 +30,9 @@ type shape struct {
 	sticky  bool
 	binary  string // "" is the usual build
 	env     []string
-	args    []string // more flags
-	version string   // of the NATS servers; "" is the embedded one
+	own     func(i int) []string // more variables of the ith gateway
+	args    []string             // more flags
+	version string               // of the NATS servers; "" is the embedded one
 }
 
 // world is gateways on NATS servers, with relays in between and before.
@@ -90,7 +92,11 @@ func newWorld(t *testing.T, s shape) *world {
 			g.links = append(g.links, r)
 			urls = append(urls, "nats://"+r.Addr)
 		}
-		g.Stream = testkit.Prepare(t, testkit.Options{PubsubURL: strings.Join(urls, ","), Addr: addr, Args: args, Env: s.env, Binary: s.binary, ReadyLimit: time.Minute})
+		env := s.env
+		if s.own != nil {
+			env = slices.Concat(env, s.own(i))
+		}
+		g.Stream = testkit.Prepare(t, testkit.Options{PubsubURL: strings.Join(urls, ","), Addr: addr, Args: args, Env: env, Binary: s.binary, ReadyLimit: time.Minute})
 		w.gateways = append(w.gateways, g)
 	}
 	w.waitStore(t)

@@ -1,5 +1,6 @@
 // Package killpoint names the moments at which a test has the process end with
-// SIGKILL: between two steps of which the first is done and the second is not.
+// SIGKILL, or stand still: between two steps of which the first is done and the
+// second is not.
 // A build without the tag killpoints has nothing of it: At is empty, and the
 // compiler leaves no trace of its calls. A build with the tag, made by tests only,
 // reads from the environment where to end:
@@ -13,7 +14,13 @@
 // goroutine that passes the point stands still before the end, so that others
 // go on: what it has sent leaves, what it would have read stays unread.
 //
-// name=key is one kind of a point that has many: request.sent=kafka.t.0.
+// name=key is one kind of a point that has many: request.sent=kafka.t.0. Is * the
+// last character of key, all that begin with what stands before it are meant.
+//
+// With "freeze " before it the process stops itself (SIGSTOP) instead of ending, as
+// a machine that is suspended or swaps. Whoever has it go on (SIGCONT) has it do, as
+// its first act, what it was about to do: request.sending is the moment before a
+// request leaves for the store, behind every check of whether it still may.
 //
 // What must hold at each point is a row of the table in test/cluster.
 package killpoint

@@ -5,6 +5,7 @@ package killpoint
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ var points struct {
 	name string // guards: where to end; "" nowhere
 	left int    // guards: passes until then
 	wait time.Duration
+	stop bool // guards: freeze instead of ending
 }
 
 // The variables are taken out of the environment: the configuration refuses
@@ -30,7 +32,7 @@ func init() {
 	os.Unsetenv("STREAM_KILL_FILE")
 }
 
-// At ends the process if this is the moment.
+// At ends or freezes the process if this is the moment.
 func At(name string) { AtKey(name, "") }
 
 // AtKey is At for a moment of which there are many kinds: name=key names one of
@@ -45,7 +47,7 @@ func AtKey(name, key string) {
 			arm(text)
 		}
 	}
-	if points.name == "" || points.name != name && (key == "" || points.name != name+"="+key) {
+	if !meant(points.name, name, key) {
 		points.mu.Unlock()
 		return
 	}
@@ -55,20 +57,53 @@ func AtKey(name, key string) {
 		// Of several processes with one file the first ends, and it alone.
 		now = os.Remove(points.file) == nil
 	}
+	wait, stop := points.wait, points.stop
 	points.mu.Unlock()
 	if !now {
 		return
 	}
-	time.Sleep(points.wait)
+	time.Sleep(wait)
+	if key != "" {
+		name += "=" + key
+	}
+	if stop {
+		freeze(name)
+		return
+	}
 	fmt.Fprintf(os.Stderr, "killed at %s\n", name)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {} // the signal is on its way
 }
 
-// arm reads name[:count[:delay]].
+// meant reports whether a moment is the one that is armed.
+func meant(armed, name, key string) bool {
+	if armed == "" || armed == name {
+		return armed != ""
+	}
+	kind, ok := strings.CutPrefix(armed, name+"=")
+	if begin, any := strings.CutSuffix(kind, "*"); any {
+		return ok && key != "" && strings.HasPrefix(key, begin)
+	}
+	return ok && key != "" && kind == key
+}
+
+// freeze has the process stand still here. The goroutine that is at the point goes
+// on only when somebody has continued the process: other threads than the one that
+// takes the signal run on for a moment.
+func freeze(name string) {
+	woken := make(chan os.Signal, 1)
+	signal.Notify(woken, syscall.SIGCONT)
+	defer signal.Stop(woken)
+	fmt.Fprintf(os.Stderr, "frozen at %s\n", name)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	<-woken
+}
+
+// arm reads [freeze ]name[:count[:delay]].
 func arm(text string) {
-	f := strings.Split(strings.TrimSpace(text), ":")
-	points.text, points.name, points.left, points.wait = text, f[0], 1, 0
+	what, stop := strings.CutPrefix(strings.TrimSpace(text), "freeze ")
+	f := strings.Split(what, ":")
+	points.text, points.name, points.left, points.wait, points.stop = text, f[0], 1, 0, stop
 	var err error
 	if len(f) > 1 && f[1] != "" {
 		points.left, err = strconv.Atoi(f[1])
