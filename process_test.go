@@ -46,6 +46,7 @@ func launch(t *testing.T, dir string, args ...string) *process {
 	go func() { p.exited <- p.cmd.Wait() }()
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
+		<-p.exited // until then it writes into the folder
 		if t.Failed() {
 			t.Logf("stream %q:\n%s%s", args, p.out.String(), p.err.String())
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	xerial "github.com/eapache/go-xerial-snappy"
 	"github.com/klauspost/compress/gzip"
@@ -90,7 +91,7 @@ func Decode(dst []byte, c Codec, src []byte, limit int) ([]byte, error) {
 		return drain(dst, z, limit, c)
 	case Zstd:
 		z := zstdReaders.Get().(*zstd.Decoder)
-		defer zstdReaders.Put(z)
+		defer keep(&zstdReaders, z)
 		if err := z.Reset(bytes.NewReader(src)); err != nil {
 			return dst, fmt.Errorf("%w: zstd: %w", ErrCorrupt, err)
 		}
@@ -170,8 +171,17 @@ func encodeZstd(dst, src []byte, level zstd.EncoderLevel) ([]byte, error) {
 		return z
 	})
 	z := p.Get().(*zstd.Encoder)
-	defer p.Put(z)
+	defer keep(p, z)
 	return z.EncodeAll(src, dst), nil
+}
+
+// keep puts a zstd encoder or decoder back. Each has a channel of its own, and one
+// that was made in virtual time (testing/synctest) may be used in that one test
+// only: such a one is not kept. Virtual times have no monotonic reading.
+func keep(p *sync.Pool, z any) {
+	if t := time.Now(); t != t.Round(0) {
+		p.Put(z)
+	}
 }
 
 // levels are pools of one codec's writers, by level.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+	"testing/synctest"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
@@ -47,6 +48,27 @@ func TestRoundTrip(t *testing.T) {
 				t.Fatalf("%s %d: decode: %v, %d bytes", c, n, err, len(got))
 			}
 		}
+	}
+}
+
+// TestVirtualTime: what one bubble of virtual time has made is used in no other, and
+// not outside: that would end the process.
+func TestVirtualTime(t *testing.T) {
+	p := payload(10_000)
+	use := func(t *testing.T) {
+		for _, c := range codecs {
+			z, err := Encode(nil, c, p)
+			if err != nil {
+				t.Fatalf("%s: %v", c, err)
+			}
+			if got, err := Decode(nil, c, z, len(p)); err != nil || !bytes.Equal(got, p) {
+				t.Fatalf("%s: %v", c, err)
+			}
+		}
+	}
+	for range 10 {
+		use(t)
+		synctest.Test(t, use)
 	}
 }
 

@@ -38,7 +38,7 @@ var arrows = map[string]struct {
 	"broker/clean":     {own: []string{"broker/partition", "logging", "pubsub", "types"}, third: []string{"github.com/prometheus/client_golang/"}},
 	"broker/cluster":   {own: []string{"logging", "pubsub"}},
 	"broker/compact":   {own: []string{"compress", "serde", "types"}},
-	"broker/coord":     {own: []string{"broker/cluster", "compress", "logging", "pubsub", "types", "utils/killpoint"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/klauspost/compress/"}},
+	"broker/coord":     {own: []string{"broker/cluster", "compress", "logging", "pubsub", "types", "utils/killpoint"}, third: []string{"github.com/twmb/franz-go/pkg/kerr"}},
 	"broker/group":     {own: []string{"broker/cluster", "broker/coord", "logging", "pubsub", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg", "github.com/prometheus/client_golang/"}},
 	"broker/offsets":   {own: []string{"broker/group", "broker/partition", "broker/topic", "logging", "pubsub", "serde", "types"}, third: []string{"github.com/twmb/franz-go/pkg/kerr"}},
 	"broker/partition": {own: []string{"broker/compact", "compress", "logging", "pubsub", "serde", "types", "utils/killpoint"}, third: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/prometheus/client_golang/", "github.com/klauspost/compress/"}},

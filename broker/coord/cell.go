@@ -333,8 +333,12 @@ func (c *cell[S]) save(ctx context.Context, release bool) error {
 	if err != nil {
 		return fmt.Errorf("encode record %s: %w", c.key, err)
 	}
+	data, err := pack(body)
+	if err != nil {
+		return fmt.Errorf("encode record %s: %w", c.key, err)
+	}
 	h := header(env, more)
-	rev, err := pubsub.Put(ctx, c.r.c.Table, pubsub.Write{Key: c.key, Data: pack(body), Header: h, Expect: c.rev})
+	rev, err := pubsub.Put(ctx, c.r.c.Table, pubsub.Write{Key: c.key, Data: data, Header: h, Expect: c.rev})
 	if err != nil {
 		return fmt.Errorf("store record %s: %w", c.key, err)
 	}

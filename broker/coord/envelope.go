@@ -11,8 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/klauspost/compress/zstd"
-
+	"github.com/hanzoai/stream/compress"
 	"github.com/hanzoai/stream/pubsub"
 )
 
@@ -100,29 +99,15 @@ func ownerOf(h pubsub.Header) (o Owner, released, ok bool) {
 	return Owner{Node: int32(node), Incarnation: f[1], Term: term}, h.Get(releasedHeader) != "", true
 }
 
-// Made when the first large record comes, which may be never.
-var (
-	encoder = sync.OnceValue(func() *zstd.Encoder {
-		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
-		if err != nil {
-			panic(err) // options are constants
-		}
-		return e
-	})
-	decoder = sync.OnceValue(func() *zstd.Decoder {
-		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxUnpacked))
-		if err != nil {
-			panic(err)
-		}
-		return d
-	})
-)
-
-func pack(body []byte) []byte {
+func pack(body []byte) ([]byte, error) {
 	if len(body) <= compressAbove {
-		return body
+		return body, nil
 	}
-	return encoder().EncodeAll(body, nil)
+	data, err := compress.Encode(nil, compress.Zstd, body)
+	if err != nil {
+		return nil, fmt.Errorf("pack: %w", err)
+	}
+	return data, nil
 }
 
 // unpack tells the two forms apart by their first bytes: JSON objects begin
@@ -131,7 +116,7 @@ func unpack(data []byte) ([]byte, error) {
 	if !bytes.HasPrefix(data, []byte{0x28, 0xb5, 0x2f, 0xfd}) {
 		return data, nil
 	}
-	body, err := decoder().DecodeAll(data, nil)
+	body, err := compress.Decode(nil, compress.Zstd, data, maxUnpacked)
 	if err != nil {
 		return nil, fmt.Errorf("unpack: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/hanzoai/stream/compress"
 	"github.com/hanzoai/stream/pubsub"
 )
 
@@ -53,7 +54,10 @@ func TestMarshalUnknown(t *testing.T) {
 func TestPack(t *testing.T) {
 	for _, n := range []int{0, 1, compressAbove, compressAbove + 1, 1 << 20} {
 		body := append([]byte(`{"x":"`), bytes.Repeat([]byte("a"), n)...)
-		packed := pack(body)
+		packed, err := pack(body)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if small := len(body) <= compressAbove; small != bytes.Equal(packed, body) {
 			t.Errorf("%d bytes: readable %v", len(body), !small)
 		}
@@ -62,8 +66,11 @@ func TestPack(t *testing.T) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
-	bomb := encoder().EncodeAll(make([]byte, maxUnpacked+1), nil)
-	if _, err := unpack(bomb); err == nil {
+	bomb, err := pack(make([]byte, maxUnpacked+1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unpack(bomb); !errors.Is(err, compress.ErrLimit) {
 		t.Error("a bomb was unpacked")
 	}
 	if _, err := unpack([]byte{0x28, 0xb5, 0x2f, 0xfd, 1, 2, 3}); err == nil {

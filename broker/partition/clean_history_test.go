@@ -189,8 +189,8 @@ func (h *keyedHistory) some(of string) []serde.NewRecord {
 	return rs
 }
 
-// codec is any but zstd: its encoders are kept with channels that belong to one
-// bubble. TestCompactionKeepsCodecs has them all.
+// codec is any but zstd, which is made anew each time in virtual time and costs too
+// much. TestCompactionKeepsCodecs has them all.
 func (h *keyedHistory) codec() compress.Codec { return compress.Codec(h.r.IntN(4)) }
 
 func (h *keyedHistory) produce() {
