@@ -162,7 +162,7 @@ func last(t *testing.T, l pubsub.Log, want pubsub.Seq) {
 
 // TestLostAck: the append is stored, its acknowledgement is not heard.
 func TestLostAck(t *testing.T) {
-	h, _, l, direct, back := faultyLog(t, 200*time.Millisecond)
+	h, _, l, direct, back := faultyLog(t, 2*time.Second)
 	h.deaf.Store(true)
 	e := pubsub.Entry{Data: []byte("2"), Header: pubsub.Header{"Append-Id": {"a2"}}}
 	if _, err := l.Append(t.Context(), 1, e); !errors.Is(err, pubsub.ErrOutcomeUnknown) {
@@ -182,7 +182,7 @@ func TestLostAck(t *testing.T) {
 
 // TestLostAppend: the append itself is lost; nothing repeats it by itself.
 func TestLostAppend(t *testing.T) {
-	h, _, l, direct, back := faultyLog(t, 200*time.Millisecond)
+	h, _, l, direct, back := faultyLog(t, 2*time.Second)
 	h.mute.Store(true)
 	e := pubsub.Entry{Data: []byte("2")}
 	if _, err := l.Append(t.Context(), 1, e); !errors.Is(err, pubsub.ErrOutcomeUnknown) {

@@ -11,6 +11,7 @@ import (
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/pubsub/embedded"
 	"github.com/hanzoai/stream/pubsub/jetstream"
+	"github.com/hanzoai/stream/test/testkit"
 )
 
 // streamConfig is what the server says about a stream.
@@ -128,7 +129,18 @@ func TestNewsRefused(t *testing.T) {
 		{Username: "few", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.UPDATE.>"}}}},
 	}})
 	open := func(user string, alone bool) *jetstream.Store {
-		return connect(t, jetstream.Config{URL: srv.ClientURL(), Alone: alone, Options: []nats.Option{nats.UserInfo(user, "p")}, APITimeout: 100 * time.Millisecond})
+		c := jetstream.Config{URL: srv.ClientURL(), Alone: alone, Options: []nats.Option{nats.UserInfo(user, "p")}}
+		if user == "all" {
+			return connect(t, c)
+		}
+		c.APITimeout = 100 * time.Millisecond // what is denied has no answer
+		var st *jetstream.Store
+		testkit.Poll(t, 20*time.Second, "a connection", func() (err error) {
+			st, err = jetstream.Connect(t.Context(), c)
+			return err
+		})
+		t.Cleanup(st.Close)
+		return st
 	}
 	if err := open("all", true).CreateLog(t.Context(), pubsub.LogConfig{Name: "f", Subject: "f.0"}); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/pubsub/embedded"
 	"github.com/hanzoai/stream/pubsub/jetstream"
@@ -58,7 +60,11 @@ func TestRunGrowingMessages(t *testing.T) {
 		}
 		// When the server has nothing more to send, what has it sent?
 		testkit.Poll(t, 10*time.Second, "an idle consumer", func() error {
+			var all []*nats.ConsumerInfo // read whole: the client waits for whoever does not
 			for c := range js.Consumers("r") {
+				all = append(all, c)
+			}
+			for _, c := range all {
 				if c.NumWaiting > 0 {
 					return fmt.Errorf("%d requests are waiting", c.NumWaiting)
 				}

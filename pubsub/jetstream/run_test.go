@@ -69,7 +69,7 @@ func TestRun(t *testing.T) {
 	}
 	t.Cleanup(srv.Stop)
 	st := connect(t, jetstream.Config{InProcess: srv, ReadTimeout: 2 * time.Second})
-	st.SetRuns(3*size, 300*time.Millisecond, 0)
+	st.SetRuns(3*size, time.Minute, 0)
 	if err := st.CreateLog(t.Context(), pubsub.LogConfig{Name: "r", Subject: "r.0"}); err != nil {
 		t.Fatal(err)
 	}
@@ -169,6 +169,11 @@ func TestRun(t *testing.T) {
 	}
 
 	// Nobody reads: the consumers go.
+	if other.next = 66; st.Runs() == 0 {
+		t.Fatal("no consumer is left")
+	}
+	st.SetRuns(3*size, time.Millisecond, 0)
+	other.read(one)
 	testkit.Poll(t, 10*time.Second, "no consumers", func() error {
 		si, err := js.StreamInfo("r")
 		if err == nil && (si.State.Consumers > 0 || st.Runs() > 0) {

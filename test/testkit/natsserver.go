@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -76,11 +77,16 @@ func NATSVersions() []string {
 // JetStream, answers requests: recovery comes first).
 func StartNATS(tb testing.TB, o NATSOptions) *NATSServer {
 	tb.Helper()
-	s := newNATS(tb, o, "nats")
-	if err := s.Start(); err != nil {
-		tb.Fatalf("start nats-server: %v", err)
+	var err error
+	for range 3 { // the port may be taken before the server has it
+		s := newNATS(tb, o, "nats")
+		if err = s.Start(); err == nil {
+			return s
+		}
+		s.Kill()
 	}
-	return s
+	tb.Fatalf("start nats-server: %v", err)
+	return nil
 }
 
 // StartNATSCluster starts n servers that form one cluster; it has a leader only
@@ -145,7 +151,7 @@ func newNATS(tb testing.TB, o NATSOptions, name string) *NATSServer {
 	if o.MaxPayload == 0 {
 		o.MaxPayload = 8 << 20
 	}
-	s := &NATSServer{Version: version, Dir: o.Dir, name: name, binary: binary, opts: o, conf: tb.TempDir(), port: "-1"}
+	s := &NATSServer{Version: version, Dir: o.Dir, name: name, binary: binary, opts: o, conf: tb.TempDir(), port: strconv.Itoa(FreePort(tb))}
 	if s.Dir == "" {
 		s.Dir = tb.TempDir()
 	}
