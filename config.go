@@ -94,7 +94,7 @@ type config struct {
 	CleanerMemory  byteSize      `key:"log.cleaner.dedupe.buffer.size" default:"128MiB" range:"1MiB.." show:"plain" kafka:"log.cleaner.dedupe.buffer.size" doc:"Memory for the keys of the partition that is being compacted, while it is; if they need more, it takes several passes. Never above an eighth of the memory limit."`
 	CleanerRate    byteSize      `key:"log.cleaner.io.max.bytes.per.second" default:"0" range:"0.." show:"plain" kafka:"log.cleaner.io.max.bytes.per.second" doc:"Bytes a second that compaction reads and writes, both together; 0: no limit."`
 	CleanerCPU     int           `key:"compaction.cpu.percent" default:"50" range:"1..100" show:"plain" doc:"Share of one core that compaction takes at most, in percent: the time in which it does not rest."`
-	CleanerBackoff time.Duration `key:"log.cleaner.backoff.ms" default:"15s" range:"0.." unit:"ms" show:"plain" kafka:"log.cleaner.backoff.ms" doc:"How long compaction rests when there is nothing to do, and between two runs on one partition; at least a second."`
+	CleanerBackoff time.Duration `key:"log.cleaner.backoff.ms" default:"15s" range:"0.." unit:"ms" show:"plain" kafka:"log.cleaner.backoff.ms" doc:"How long compaction rests when there is nothing to do, and between two runs on one partition; at least a second. Where a run read less than 1 MiB, or found nothing to do, that partition rests for at least as many seconds as there are compacted partitions."`
 
 	AdminPort   int           `key:"admin-port" default:"9093" range:"0..65535" show:"plain" group:"Admin HTTP" doc:"HTTP port; 0 turns HTTP off."`
 	AdminBind   []string      `key:"admin-bind" show:"plain" doc:"Addresses to listen on for HTTP, comma separated, each host or host:port. Empty: as bind."`

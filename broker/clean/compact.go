@@ -30,6 +30,10 @@ const (
 	firstSweep = time.Minute
 	// giveUp is the longest rest of a partition whose runs fail.
 	giveUp = time.Hour
+	// relist is how long the sizes of one listing are gone by.
+	relist = 15 * time.Second
+	// tiny: a run that read less made and deleted a stream for next to nothing.
+	tiny = 1 << 20
 	// horizonLate is how long tombstones are kept beyond the time from which on they
 	// may go, so that one run takes several.
 	horizonLate = time.Minute
@@ -94,6 +98,7 @@ type Compactor struct {
 	// is up to the mutex.
 	held  map[string]hold
 	seen  map[string]partition.Config
+	many  int // compacted partitions at the last pass
 	swept time.Time
 	term  uint64
 
@@ -190,8 +195,9 @@ func (c *Compactor) leftAlone(p Compacted, now time.Time) bool {
 	return ok && now.Before(h.until) && h.config == *p.Config() && h.want == p.Clean().Want
 }
 
-// Pass looks for the partition that needs it most and compacts it; it reports
-// whether it did.
+// Pass looks for the partitions that need it most and compacts them, for as long as
+// one listing says which and no operator asks for another; it reports whether it
+// did.
 func (c *Compactor) Pass(ctx context.Context) (did bool) {
 	ahead, known := c.d.Ahead()
 	if !known {
@@ -209,10 +215,11 @@ func (c *Compactor) Pass(ctx context.Context) (did bool) {
 			c.seen[p.Stream()] = *p.Config()
 		}
 	}
+	c.many = len(c.seen)
 	c.mu.Lock()
 	maps.DeleteFunc(c.failing, func(name, _ string) bool { return !there[name] })
 	c.mu.Unlock()
-	maps.DeleteFunc(c.held, func(_ string, h hold) bool { return h.fails == 0 && wall.After(h.until) })
+	maps.DeleteFunc(c.held, func(_ string, h hold) bool { return h.fails == 0 && wall.After(h.until) || wall.Sub(h.until) > giveUp })
 	ps = slices.DeleteFunc(ps, func(p Compacted) bool { return !p.Config().Compacted || c.leftAlone(p, wall) })
 	if len(ps) == 0 {
 		return false
@@ -248,11 +255,25 @@ func (c *Compactor) Pass(ctx context.Context) (did bool) {
 		if ctx.Err() != nil || !c.may() {
 			return false
 		}
-		if c.compact(ctx, x, ahead) {
-			return true // others may be dirtier by now
+		if did && (c.d.Clock().Sub(wall) > relist || !x.want && c.asked()) {
+			break // others are dirtier by now, or come first
+		}
+		if c.compact(ctx, x) {
+			did = true
 		}
 	}
-	return false
+	return did
+}
+
+// rest is how long a partition is left alone after there was nothing, or next to
+// nothing, to be done: the more there are, the longer, since each costs the store
+// requests, and a run a stream. A maximal lag is not late by more than a quarter for it.
+func (c *Compactor) rest(cfg *partition.Config) time.Duration {
+	long := time.Duration(c.many) * look
+	if lag := millis(cfg.MaxLagMillis); lag < math.MaxInt64 {
+		long = min(long, lag/4)
+	}
+	return max(c.d.Settings().Backoff, look, long)
 }
 
 // candidate is a partition that may be worth a run.
@@ -304,7 +325,11 @@ var (
 )
 
 // compact makes a run and reports whether it did something.
-func (c *Compactor) compact(ctx context.Context, x candidate, ahead time.Duration) bool {
+func (c *Compactor) compact(ctx context.Context, x candidate) bool {
+	ahead, known := c.d.Ahead()
+	if !known {
+		return false
+	}
 	p, cfg := x.p, *x.p.Config()
 	began := c.d.Clock()
 	want := p.Clean().Want
@@ -342,6 +367,9 @@ func (c *Compactor) compact(ctx context.Context, x candidate, ahead time.Duratio
 	switch {
 	case err == nil:
 		// Rewriting the same log all the time is no use, however low its ratio.
+		if res.BytesIn < tiny {
+			backoff = c.rest(&cfg)
+		}
 		h.until, h.fails, h.want = c.d.Clock().Add(backoff), 0, p.Clean().Want
 		c.held[p.Stream()] = h
 		c.ended(Last{Partition: p.String(), Ended: c.d.Clock(), Took: c.d.Clock().Sub(began), Result: res})
@@ -350,7 +378,7 @@ func (c *Compactor) compact(ctx context.Context, x candidate, ahead time.Duratio
 			"bytes_in", res.BytesIn, "bytes_out", res.BytesOut, "passes", res.Passes, "took", res.Took.Round(time.Millisecond).String())
 		return true
 	case errors.Is(err, partition.ErrNothing):
-		h.until, h.fails = c.d.Clock().Add(backoff), 0
+		h.until, h.fails = c.d.Clock().Add(c.rest(&cfg)), 0
 		c.held[p.Stream()] = h
 		c.well(p)
 		return false

@@ -31,6 +31,7 @@ type part struct {
 	at    []time.Time
 	swept int
 	err   error
+	read  int64 // bytes that a run reads; 0: 1000
 	// work is what a run does.
 	work func(ctx context.Context, o partition.CompactOptions) error
 }
@@ -71,7 +72,7 @@ func (p *part) Compact(ctx context.Context, o partition.CompactOptions) (partiti
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state.X, p.state.Last, p.state.Horizon = 100, o.Now, time.Time{}
-	return partition.CompactResult{Upto: 100, RecordsIn: 10, RecordsOut: 4, BytesIn: 1000, BytesOut: 400, Passes: 1}, nil
+	return partition.CompactResult{Upto: 100, RecordsIn: 10, RecordsOut: 4, BytesIn: max(p.read, 1000), BytesOut: 400, Passes: 1}, nil
 }
 
 func (p *part) set(fn func(p *part)) { p.mu.Lock(); defer p.mu.Unlock(); fn(p) }

@@ -42,7 +42,7 @@ var brokerKeys = []brokerKey{
 	{"group.max.size", typeInt, "2147483647", "Most members of a group."},
 	{"group.min.session.timeout.ms", typeInt, "6000", "Shortest session timeout that a member may ask for."},
 	{"listeners", typeList, "PLAINTEXT://:9092", "Where this broker listens."},
-	{"log.cleaner.backoff.ms", typeLong, "15000", "How long the cleaner rests when there is nothing to clean, and between two runs on one partition; at least a second."},
+	{"log.cleaner.backoff.ms", typeLong, "15000", "How long the cleaner rests when there is nothing to clean, and between two runs on one partition; at least a second. Where there was next to nothing to do: a second for each compacted partition."},
 	{"log.cleaner.dedupe.buffer.size", typeLong, "134217728", "Memory for the keys of the partition that is being compacted; what the process was started with, at most an eighth of its memory, bounds it."},
 	{"log.cleaner.delete.retention.ms", typeLong, "86400000", "Default of delete.retention.ms."},
 	{"log.cleaner.enable", typeBoolean, "true", "Whether logs are compacted."},

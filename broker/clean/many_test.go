@@ -1,0 +1,109 @@
+package clean
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hanzoai/stream/broker/partition"
+)
+
+// many are partitions of which each has enough to compact.
+func many(n int, work func(ctx context.Context, o partition.CompactOptions) error) []*part {
+	ps := make([]*part, n)
+	for i := range ps {
+		ps[i] = compacted(fmt.Sprint("p", i))
+		ps[i].work = work
+	}
+	return ps
+}
+
+// TestManyAreListedOnce: a thousand partitions that are due at the same time are not
+// a thousand listings of a thousand streams; an operator who asks meanwhile does not
+// wait for all of them.
+func TestManyAreListedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ps := many(1000, func(context.Context, partition.CompactOptions) error {
+			time.Sleep(50 * time.Millisecond)
+			return nil
+		})
+		last := ps[len(ps)-1]
+		last.state.Bytes = 900 // the least dirty one
+		b := newBench(t, ps...)
+		defer b.start()()
+		wait(5 * time.Second)
+		last.set(func(p *part) { p.state.Want = 50 })
+		wait(time.Second)
+		if last.times() != 1 {
+			t.Errorf("a second after an operator asked: %d runs", last.times())
+		}
+		wait(54 * time.Second)
+		runs := 0
+		for _, p := range ps {
+			runs += p.times()
+		}
+		if n := b.store.called(); runs < len(ps) || n > 10 {
+			t.Errorf("%d runs in a minute took %d listings", runs, n)
+		}
+	})
+}
+
+// TestManySmallOnesRest: partitions of a few bytes that change all the time are not
+// rewritten every 15 seconds when there are many: each run makes a stream and deletes
+// one. A large one does not wait for them.
+func TestManySmallOnesRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ps := many(300, nil)
+		for _, p := range ps {
+			p.state.Bytes = 100
+		}
+		large := ps[7]
+		large.read = 64 << 20
+		b := newBench(t, ps...)
+		defer b.start()()
+		wait(10 * time.Minute)
+		runs := 0
+		for _, p := range ps {
+			if p != large {
+				runs += p.times()
+			}
+		}
+		if runs > 3*len(ps) || runs < len(ps) {
+			t.Errorf("%d runs in ten minutes on %d small partitions", runs, len(ps))
+		}
+		if n := large.times(); n < 30 {
+			t.Errorf("%d runs on the large one", n)
+		}
+	})
+}
+
+// TestManyWithNothingRest: asking a partition whether it is worth a run costs requests
+// to the store. With many that say no each is asked less often, but not so seldom
+// that a maximal lag is late by more than a quarter.
+func TestManyWithNothingRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ps := many(300, func(context.Context, partition.CompactOptions) error { return partition.ErrNothing })
+		for _, p := range ps {
+			p.cfg.MinLagMillis = time.Hour.Milliseconds()
+		}
+		soon := ps[7]
+		soon.cfg.MaxLagMillis = (2 * time.Minute).Milliseconds()
+		b := newBench(t, ps...)
+		defer b.start()()
+		wait(10 * time.Minute)
+		asked := 0
+		for _, p := range ps {
+			if p != soon {
+				asked += p.times()
+			}
+		}
+		if asked > 3*len(ps) || asked < len(ps) {
+			t.Errorf("%d partitions were asked %d times in ten minutes", len(ps), asked)
+		}
+		if n := soon.times(); n < 15 {
+			t.Errorf("one with a maximal lag of two minutes was asked %d times", n)
+		}
+	})
+}
