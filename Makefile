@@ -85,7 +85,7 @@ bench: ## every benchmark once
 bench-gateways: ## several gateways that append to the same partitions, alone on the machine: ratios and waits
 	STREAM_WRITERS=full go test -v -count=1 -timeout 20m ./test/writers
 
-bench-kafka: setup ## side by side with Apache Kafka, three minutes (MODE=long: an hour)
+bench-kafka: setup ## side by side with Apache Kafka, three minutes (MODE=long: an hour; MODE=compaction: the cleaners, eight minutes)
 	go run ./test/bench -mode $(or $(MODE),short)
 
 # govulncheck ends with 3 if it has found something (go run says so in its last

@@ -4,6 +4,7 @@
 //
 //	go run ./test/bench            # about three minutes
 //	go run ./test/bench -mode long # all views, more rounds
+//	go run ./test/bench -mode compaction # the cleaners, see docs/benchmarks.md
 //
 // What counts are the ratios of one run, and CPU seconds per million records:
 // rates of different runs or machines do not compare. Servers run on core 1 and

@@ -42,6 +42,7 @@ type bench struct {
 	systems  []string
 	versions map[string]string
 	servers  []*server
+	plan     *cleaningPlan // of -mode compaction; nil in the others
 }
 
 // disturbed is how many cores others may use during a sample before it is taken
@@ -56,7 +57,7 @@ func main() {
 }
 
 func run() (code int) {
-	mode := flag.String("mode", "short", "short (three minutes) or long")
+	mode := flag.String("mode", "short", "short (three minutes), long, or compaction")
 	viewList := flag.String("views", "", "pinned, unpinned, fsync; empty: pinned, in long mode all")
 	rowPattern := flag.String("rows", ".", "regular expression on names of rows")
 	systems := flag.String("systems", "kafka,stream,nats", "systems, in turn")
@@ -66,6 +67,12 @@ func run() (code int) {
 	scale := flag.Float64("scale", 1, "factor on the number of records")
 	out := flag.String("out", "docs/benchmarks.md", "file to append results to; empty: none")
 	dir := flag.String("dir", "", "folder for data; empty: a temporary one")
+	size := flag.Int("size", 2048, "compaction: MiB of the partition")
+	keys := flag.Int("keys", 100_000, "compaction: keys")
+	batch := flag.Int("batch", 16384, "compaction: largest batch of what fills it, bytes (the default of Kafka's Java client)")
+	loadRate := flag.Int("load", 500, "compaction: records a second of each of the two loads")
+	calm := flag.Duration("calm", 20*time.Second, "compaction: load before it")
+	streamArgs := flag.String("stream-args", "", "compaction: more flags of stream, with spaces between")
 	quiet := flag.Duration("quiet", 3*time.Minute, "longest wait for a load average below 1")
 	flag.Parse()
 
@@ -102,9 +109,13 @@ func run() (code int) {
 		b.scale *= 2
 	}
 	if *viewList == "" {
-		*viewList = "pinned"
-		if b.long {
+		switch {
+		case b.long:
 			*viewList = "pinned,unpinned,fsync"
+		case *mode == "compaction":
+			*viewList = "unpinned" // a cleaner is a thread of its own
+		default:
+			*viewList = "pinned"
 		}
 	}
 	if *other != "" {
@@ -134,6 +145,12 @@ func run() (code int) {
 
 	r := report{date: time.Now(), load: waitQuiet(ctx, *quiet), args: os.Args[1:], versions: b.versions}
 	for _, v := range picked {
+		if *mode == "compaction" {
+			r.cleanings = append(r.cleanings, b.cleaning(v, cleaningPlan{
+				records: *size << 20 / cleanedSize, keys: *keys, batch: *batch, rate: *loadRate, calm: *calm, args: strings.Fields(*streamArgs),
+			}))
+			continue
+		}
 		r.views = append(r.views, b.view(v))
 	}
 	text := r.markdown()

@@ -63,18 +63,21 @@ func parseBusy(s string) (time.Duration, error) {
 }
 
 // highWater is the most memory a process had resident, in bytes.
-func highWater(pid int) (int64, error) {
+func highWater(pid int) (int64, error) { return memoryLine(pid, "VmHWM:") }
+
+// memoryLine is a number of bytes that the kernel tells of a process's memory.
+func memoryLine(pid int, name string) (int64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
 			return n << 10, err
 		}
 	}
-	return 0, fmt.Errorf("status of process %d has no VmHWM", pid)
+	return 0, fmt.Errorf("status of process %d has no %s", pid, name)
 }
 
 // load is the machine's load average of the last minute.

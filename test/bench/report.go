@@ -16,6 +16,8 @@ type report struct {
 	args     []string
 	versions map[string]string
 	views    []viewResult
+	// of -mode compaction
+	cleanings []cleaningResult
 }
 
 type viewResult struct {
@@ -87,6 +89,9 @@ func (r report) markdown() string {
 	p("%s.", strings.Join(vs, "; "))
 	for _, v := range r.views {
 		v.markdown(p)
+	}
+	for _, c := range r.cleanings {
+		c.markdown(p)
 	}
 	return w.String()
 }

@@ -21,6 +21,9 @@ const (
 	serverCore = "1"
 )
 
+// firstAnswer bounds the start of a system, beside others on a busy machine too.
+const firstAnswer = 5 * time.Minute
+
 // server is one system under load.
 type server struct {
 	name    string // kafka, stream, other, nats
@@ -84,7 +87,7 @@ func (b *bench) start(v view, name string) *server {
 	}
 	s.cl = cl
 	b.t.Cleanup(cl.Close)
-	testkit.Poll(b.t, time.Minute, "first answer of "+name, func() error {
+	testkit.Poll(b.t, firstAnswer, "first answer of "+name, func() error {
 		select {
 		case <-s.process.Exited():
 			b.t.Fatalf("%s has ended:\n%s", name, s.process.Log())
@@ -104,6 +107,11 @@ func (b *bench) kafka(s *server, v view) testkit.Command {
 	if v.fsync {
 		text += "log.flush.interval.messages=1\n"
 	}
+	logs := filepath.Join(testkit.Root(), "test/e2e/kafka/log4j2.xml")
+	if b.plan != nil {
+		text += "log.cleaner.backoff.ms=1000\n"
+		logs = filepath.Join(testkit.Root(), "test/bench/kafka/log4j2.xml")
+	}
 	file := filepath.Join(s.dir, "server.properties")
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		b.t.Fatal(err)
@@ -112,7 +120,7 @@ func (b *bench) kafka(s *server, v view) testkit.Command {
 		return append([]string{ // the options of kafka-server-start.sh
 			"-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
 			"-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
-			"-Dlog4j2.configurationFile=" + filepath.Join(testkit.Root(), "test/e2e/kafka/log4j2.xml"),
+			"-Dlog4j2.configurationFile=" + logs,
 			"-cp", b.tools.kafkaLibs + "/*", class,
 		}, args...)
 	}
@@ -134,10 +142,16 @@ func (b *bench) stream(s *server, v view) testkit.Command {
 	if s.name == "stream" {
 		path = testkit.Binary(b.t)
 	}
-	return testkit.Command{Path: path, Args: []string{
+	args := []string{
 		"--bind", "127.0.0.1", "--host", "127.0.0.1", "--port", port, "--admin-port", "0",
-		"--data-dir", s.dir, "--sync", sync, "--log-level", "warn",
-	}}
+		"--data-dir", s.dir, "--sync", sync,
+	}
+	if b.plan == nil {
+		args = append(args, "--log-level", "warn")
+	} else {
+		args = append(append(args, "--log-level", "info", "--log-format", "text", "--log-cleaner-backoff-ms", "1s"), b.plan.args...)
+	}
+	return testkit.Command{Path: path, Args: args}
 }
 
 func (b *bench) nats(s *server, v view) testkit.Command {
@@ -170,11 +184,15 @@ func (s *server) monitor() string {
 	return string(b)
 }
 
-// create makes a topic of one partition.
-func (b *bench) create(s *server, topic string) {
+// create makes a topic of one partition, with configs as name=value.
+func (b *bench) create(s *server, topic string, configs ...string) {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	t := kmsg.NewCreateTopicsRequestTopic()
 	t.Topic, t.NumPartitions, t.ReplicationFactor = topic, 1, 1
+	for _, c := range configs {
+		name, value, _ := strings.Cut(c, "=")
+		t.Configs = append(t.Configs, kmsg.CreateTopicsRequestTopicConfig{Name: name, Value: &value})
+	}
 	req.Topics = append(req.Topics, t)
 	testkit.Poll(b.t, 30*time.Second, "create "+topic, func() error {
 		ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
