@@ -264,7 +264,8 @@ func TestCompactionState(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, quick...)
 	a, b := w.nodes[0], w.nodes[1]
-	a.createWith("c", "cleanup.policy=compact,delete")
+	// Only one run: none of its own accord, before all is there.
+	a.createWith("c", "cleanup.policy=compact,delete", "min.cleanable.dirty.ratio=1")
 	a.mustCreate("d", 1)
 	for range 3 {
 		a.mustProduce("c", keyed(0, 0, "k=1", "k=2"))

@@ -262,11 +262,11 @@ func TestAppendContext(t *testing.T) {
 // restart of the server.
 func TestServerRestart(t *testing.T) {
 	dir := t.TempDir()
-	srv, err := embedded.Start(t.Context(), embedded.Config{Dir: dir, Listen: "127.0.0.1:0"})
+	addr := testkit.FreeAddr(t) // which nobody gets while the server is down
+	srv, err := embedded.Start(t.Context(), embedded.Config{Dir: dir, Listen: addr})
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, _ := url.Parse(srv.ClientURL())
 	st := connect(t, jetstream.Config{URL: srv.ClientURL()})
 	events := make(chan bool, 10)
 	st.OnConnection(func(up bool) { events <- up })
@@ -324,7 +324,7 @@ func TestServerRestart(t *testing.T) {
 		}
 		return nil
 	})
-	if srv, err = embedded.Start(t.Context(), embedded.Config{Dir: dir, Listen: u.Host}); err != nil {
+	if srv, err = embedded.Start(t.Context(), embedded.Config{Dir: dir, Listen: addr}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(srv.Stop)

@@ -207,15 +207,13 @@ func TestFault06Leader(t *testing.T) {
 	under(t, shape{gateways: 2, replicas: 3, mode: shared}, func(w *world, l *load) {
 		stream := fmt.Sprintf("kafka-%s-0", l.topic)
 		f := l.watch.begin(stepDown, stream)
-		if err := w.stepDown(t.Context(), "STREAM.LEADER.STEPDOWN."+stream); err != nil {
-			t.Error(err)
-		}
+		testkit.Poll(t, 20*time.Second, "the leader steps down", func() error { return w.stepDown(t.Context(), "STREAM.LEADER.STEPDOWN."+stream) })
 		t.Logf("stepped down: 5 more records on every partition after %v", l.progress(5).Round(time.Millisecond))
 		l.watch.end(f)
 		f = l.watch.begin(metaStepDown, "")
-		if err := w.stepDown(t.Context(), metaLeader, nats.UserInfo(systemUser, systemUser)); err != nil {
-			t.Error(err)
-		}
+		testkit.Poll(t, 20*time.Second, "the meta leader steps down", func() error {
+			return w.stepDown(t.Context(), metaLeader, nats.UserInfo(systemUser, systemUser))
+		})
 		began := time.Now()
 		maker := connect(t, w.gateways[1].Addr)
 		maker.create("meanwhile", 4)

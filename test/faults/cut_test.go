@@ -82,4 +82,4 @@ func alive(t *testing.T, s *testkit.Stream) {
 	}
 }
 
-var errNot = errors.New("it still says yes")
+var errNot = errors.New("not yet")

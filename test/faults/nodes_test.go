@@ -248,14 +248,19 @@ func TestC40EmbeddedCluster(t *testing.T) {
 		}
 		return testkit.Get(t.Context(), n.all[0].Admin+"/livez")
 	})
-	if !strings.Contains(n.all[0].Log(), "waiting for a majority of the cluster") {
-		t.Error("the log does not say what the first node waits for")
+	said := func(what string) { // what it prints comes a moment after what it answers
+		t.Helper()
+		testkit.Poll(t, 20*time.Second, "the first node to say "+what, func() error {
+			if !strings.Contains(n.all[0].Log(), what) {
+				return errNot
+			}
+			return nil
+		})
 	}
+	said("waiting for a majority of the cluster")
 	n.all[0].Stop(t)
 	n.start(t, 0, 1, 2)
-	if log := n.all[0].Log(); !strings.Contains(log, "durability: r3-always. An acknowledged record survives the loss of any one NATS node, `kill -9`, crashes and loss of power of all of them") {
-		t.Error("the banner does not say r3-always")
-	}
+	said("durability: r3-always. An acknowledged record survives the loss of any one NATS node, `kill -9`, crashes and loss of power of all of them")
 
 	w := newWorld(t, n.addrs, "cluster", load{partitions: 2, pace: 5 * time.Millisecond, mayCut: true})
 	p := newPipeline(t, n.addrs, "pipeline")

@@ -3,6 +3,7 @@
 package hostile
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -385,7 +386,14 @@ func TestRow36PlainNATS(t *testing.T) {
 	})
 	c.produced(t, "to a stopped partition", 9, []int16{56}, part{"forged", 0, one(10)})
 	c.produced(t, "to another", 9, []int16{0}, part{"plain", 0, one(10)})
-	if ls := r.lines(t, from); len(ls) == 0 || len(ls) > 3 {
+	var ls []line
+	testkit.Poll(t, patience, "a log line", func() error {
+		if ls = r.lines(t, from); len(ls) == 0 {
+			return errors.New("none")
+		}
+		return nil
+	})
+	if len(ls) > 3 {
 		t.Errorf("%d log lines", len(ls))
 	}
 	_ = c.Close()

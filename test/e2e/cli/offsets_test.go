@@ -53,7 +53,7 @@ func TestOffsetsTopic(t *testing.T) {
 func formatted(t *testing.T, b *broker.Broker) {
 	t.Helper()
 	read := func(formatter string) (rs []map[string]any) {
-		run := tool(t, b, "kafka-console-consumer", "--topic", offsetsTopic, "--from-beginning", "--timeout-ms", "5000",
+		run := tool(t, b, "kafka-console-consumer", "--topic", offsetsTopic, "--from-beginning", "--timeout-ms", "10000",
 			"--formatter", "org.apache.kafka.tools.consumer."+formatter)
 		res, err := run.Do(t.Context()) // ends by its timeout
 		if err != nil {
