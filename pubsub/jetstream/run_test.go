@@ -68,7 +68,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(srv.Stop)
-	st := connect(t, jetstream.Config{InProcess: srv, ReadTimeout: 2 * time.Second})
+	st := connect(t, jetstream.Config{InProcess: srv})
 	st.SetRuns(3*size, time.Minute, 0)
 	if err := st.CreateLog(t.Context(), pubsub.LogConfig{Name: "r", Subject: "r.0"}); err != nil {
 		t.Fatal(err)
@@ -167,13 +167,31 @@ func TestRun(t *testing.T) {
 	if ms, err := l.Read(t.Context(), other.next, one); err != nil || len(ms) != 1 || ms[0].Seq != 65 {
 		t.Fatalf("read behind a purge: %d messages, %v", len(ms), err)
 	}
+}
 
-	// Nobody reads: the consumers go.
-	if other.next = 66; st.Runs() == 0 {
-		t.Fatal("no consumer is left")
+// TestRunIdle: when nobody reads the consumer goes.
+func TestRunIdle(t *testing.T) {
+	const size = 1000
+	srv := startEmbedded(t, embedded.Config{})
+	st := connect(t, jetstream.Config{InProcess: srv})
+	st.SetRuns(1, time.Minute, 0)
+	if err := st.CreateLog(t.Context(), pubsub.LogConfig{Name: "r", Subject: "r.0"}); err != nil {
+		t.Fatal(err)
 	}
-	st.SetRuns(3*size, time.Millisecond, 0)
-	other.read(one)
+	r := &reader{t, st.Log("r", "r.0"), 1, size}
+	fillLarge(t, r.l, 1, 10, size)
+	for range 3 {
+		r.read(pubsub.Limit{MaxBytes: 1})
+	}
+	if st.Runs() != 1 {
+		t.Fatalf("%d consumers for one reader", st.Runs())
+	}
+	st.SetRuns(1, time.Millisecond, 0) // from the next read on
+	r.read(pubsub.Limit{MaxBytes: 1})
+	js, err := raw(t, srv).JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
 	testkit.Poll(t, 10*time.Second, "no consumers", func() error {
 		si, err := js.StreamInfo("r")
 		if err == nil && (si.State.Consumers > 0 || st.Runs() > 0) {
