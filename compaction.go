@@ -14,34 +14,43 @@ import (
 	"github.com/hanzoai/stream/broker"
 	"github.com/hanzoai/stream/broker/clean"
 	"github.com/hanzoai/stream/broker/topic"
+	"github.com/hanzoai/stream/logging"
 )
 
-// compaction is what status says of it; ts are the topics.
-func (k *kafka) compaction(ts []*topic.Topic) admin.Compaction {
-	s := k.broker.Cleaner()
-	c := admin.Compaction{State: s.State, Running: compactionRun(s.Running)}
-	for _, t := range ts {
+// Cleaner implements gateway.
+func (k *kafka) Cleaner(ctx context.Context) admin.Compaction {
+	s := k.broker.Cleaning(ctx)
+	c := admin.Compaction{Cleaner: cleanerOf(s)}
+	for _, t := range k.broker.Known() {
 		if k.broker.Compacted(t) {
 			c.Topics++
 		}
 	}
 	if l := s.Last; l != nil {
 		c.Last = &admin.CompactionResult{
-			Partition: l.Partition, Ended: l.Ended.UTC(), Seconds: l.Took.Seconds(), CompactedTo: int64(l.Result.Upto),
+			Partition: l.Partition, Ended: shown(l.Ended), Seconds: l.Took.Seconds(), CompactedTo: int64(l.Result.Upto),
 			RecordsIn: l.Result.RecordsIn, RecordsOut: l.Result.RecordsOut, BytesIn: l.Result.BytesIn, BytesOut: l.Result.BytesOut, Passes: l.Result.Passes,
 		}
 	}
 	for _, p := range slices.Sorted(maps.Keys(s.Failing)) {
-		c.Failing = append(c.Failing, admin.CompactionFailure{Partition: p, Error: s.Failing[p]})
+		f := s.Failing[p]
+		c.Failing = append(c.Failing, admin.CompactionFailure{Partition: p, Error: f.Error, At: shown(f.At), Again: shown(f.Again)})
 	}
 	return c
 }
+
+func cleanerOf(s broker.Cleaning) admin.Cleaner {
+	return admin.Cleaner{State: s.State.State, Gateway: s.Gateway, Detail: logging.RedactURLs(s.Detail), Running: compactionRun(s.Running)}
+}
+
+// shown is a time as documents have it.
+func shown(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
 func compactionRun(r *clean.Running) *admin.CompactionRun {
 	if r == nil {
 		return nil
 	}
-	return &admin.CompactionRun{Partition: r.Partition, Since: r.Since.UTC(), DoneBytes: r.Done, OfBytes: r.Of}
+	return &admin.CompactionRun{Partition: r.Partition, Since: shown(r.Since), DoneBytes: r.Done, OfBytes: r.Of}
 }
 
 // Compaction implements gateway.
@@ -50,7 +59,7 @@ func (k *kafka) Compaction(ctx context.Context, name string) (admin.TopicCompact
 	if err != nil {
 		return admin.TopicCompaction{}, err
 	}
-	return k.topicCompaction(ctx, t)
+	return k.topicCompaction(ctx, t, false)
 }
 
 // Compact implements gateway.
@@ -63,7 +72,7 @@ func (k *kafka) Compact(ctx context.Context, name string) (admin.TopicCompaction
 	if err != nil {
 		return admin.TopicCompaction{}, refusedCompaction(err)
 	}
-	c, err := k.topicCompaction(ctx, t)
+	c, err := k.topicCompaction(ctx, t, true)
 	for i, x := range upto {
 		if i < len(c.Partitions) {
 			c.Partitions[i].Wanted = int64(x)
@@ -72,20 +81,26 @@ func (k *kafka) Compact(ctx context.Context, name string) (admin.TopicCompaction
 	return c, err
 }
 
-func (k *kafka) topicCompaction(ctx context.Context, t *topic.Topic) (admin.TopicCompaction, error) {
+// topicCompaction asks for all of it; again says that what failed is to be tried now.
+func (k *kafka) topicCompaction(ctx context.Context, t *topic.Topic, again bool) (admin.TopicCompaction, error) {
 	c := admin.TopicCompaction{Topic: t.Name, Compacted: k.broker.Compacted(t)}
-	ps, err := k.broker.Compaction(ctx, t)
+	ps, cleaning, err := k.broker.Compaction(ctx, t, again)
 	if err != nil {
 		return c, err
 	}
+	c.Cleaner = cleanerOf(cleaning)
 	for _, p := range ps {
-		x := admin.PartitionCompaction{Partition: p.Partition, CompactedTo: int64(p.X), Records: p.Records, Bytes: p.Bytes, Running: compactionRun(p.Running), Error: p.Failure}
+		x := admin.PartitionCompaction{Partition: p.Partition, CompactedTo: int64(p.X), Records: p.Records, Bytes: p.Bytes, Running: compactionRun(p.Running)}
 		if p.Want > p.X {
 			x.Wanted = int64(p.Want)
 		}
 		if !p.Last.IsZero() {
-			last := p.Last.UTC().Truncate(time.Millisecond)
+			last := shown(p.Last)
 			x.LastRun = &last
+		}
+		if f := p.Failure; f != nil {
+			again := shown(f.Again)
+			x.Error, x.Again = f.Error, &again
 		}
 		c.Partitions = append(c.Partitions, x)
 	}

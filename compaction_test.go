@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hanzoai/stream/admin"
+	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/serde"
 	"github.com/hanzoai/stream/types"
 )
@@ -258,8 +261,8 @@ func refusal(err error) string {
 	return fmt.Sprint(err)
 }
 
-// TestCompactionState: whoever is asked tells how far a topic is compacted; the
-// gateway that does it tells what it does, and only that one.
+// TestCompactionState: whoever is asked tells how far a topic is compacted, and what
+// the gateway that compacts has done.
 func TestCompactionState(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, quick...)
@@ -274,31 +277,26 @@ func TestCompactionState(t *testing.T) {
 	// What is in the record is known before the one that wrote it says so itself.
 	eventually(t, "one has compacted and does nothing now", func() bool {
 		return slices.ContainsFunc(w.nodes, func(n *node) bool {
-			f := n.gateway.Facts().Compaction
+			f := n.gateway.Cleaner(t.Context())
 			return f.Last != nil && f.Running == nil
 		})
 	})
-	doers := 0
+	first := a.gateway.Cleaner(t.Context())
 	for i, n := range w.nodes {
 		c, err := n.gateway.Compaction(t.Context(), "c")
 		if err != nil || !c.Compacted || c.Partitions[0].CompactedTo != 4 || c.Partitions[0].Records != 1 || c.Partitions[0].LastRun == nil || c.Partitions[0].Wanted != 0 {
 			t.Errorf("gateway %d: %+v, %v", i, c, err)
 		}
-		f := n.gateway.Facts().Compaction
-		if f.Topics != 1 {
+		f := n.gateway.Cleaner(t.Context())
+		if f.Topics != 1 || f.State != "idle" || f.Gateway == 0 || f.Gateway != first.Gateway || f.Detail != "" {
 			t.Errorf("gateway %d: %+v", i, f)
 		}
-		if l := f.Last; l != nil {
-			doers++
-			if l.Partition != "c-0" || l.CompactedTo != 4 || l.RecordsIn != 4 || l.RecordsOut != 1 || l.BytesIn <= l.BytesOut {
-				t.Errorf("%+v", l)
-			}
-		} else if f.State != "elsewhere" {
-			t.Errorf("gateway %d: %+v", i, f)
+		if l := f.Last; l == nil || *l != *first.Last || l.Partition != "c-0" || l.CompactedTo != 4 || l.RecordsIn != 4 || l.RecordsOut != 1 || l.BytesIn <= l.BytesOut {
+			t.Errorf("gateway %d: %+v", i, l)
 		}
-	}
-	if doers != 1 {
-		t.Errorf("%d gateways have compacted", doers)
+		if c.Cleaner != f.Cleaner {
+			t.Errorf("gateway %d: %+v of the topic, %+v of all", i, c.Cleaner, f.Cleaner)
+		}
 	}
 	// Nothing more to do: done at once.
 	for _, n := range w.nodes {
@@ -306,5 +304,58 @@ func TestCompactionState(t *testing.T) {
 	}
 	if id := a.metadata(12, "c", false)[0].TopicID; id == (types.TopicID{}) {
 		t.Error("no id")
+	}
+}
+
+// fullStore has no room for what compaction writes while full.
+type fullStore struct {
+	pubsub.Store
+	full *atomic.Bool
+}
+
+func (s fullStore) CreateLog(ctx context.Context, c pubsub.LogConfig) error {
+	if s.full.Load() && strings.Contains(c.Name, "=k") {
+		return fmt.Errorf("create %s: %w", c.Name, pubsub.ErrFull)
+	}
+	return s.Store.CreateLog(ctx, c)
+}
+
+// TestCompactionFailureIsToldByAll: why a topic could not be compacted is in what
+// every gateway says of it; asked for again it is tried, and not told of any more.
+func TestCompactionFailureIsToldByAll(t *testing.T) {
+	t.Parallel()
+	full := &atomic.Bool{}
+	full.Store(true)
+	w := newWorld(t, 0, quick...)
+	w.wrap = func(s pubsub.Store) pubsub.Store { return fullStore{s, full} }
+	a, b := w.start(), w.start()
+	a.createWith("c", "cleanup.policy=compact", "min.cleanable.dirty.ratio=1")
+	for range 3 {
+		a.mustProduce("c", keyed(0, 0, "k=1", "k=2"))
+	}
+	if _, err := b.gateway.Compact(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range w.nodes {
+		eventually(t, "the failure is told of", func() bool {
+			c, err := n.gateway.Compaction(t.Context(), "c")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, f := c.Partitions[0], n.gateway.Cleaner(t.Context()).Failing
+			return strings.Contains(p.Error, pubsub.ErrFull.Error()) && p.Again != nil && p.Wanted == 4 &&
+				len(f) == 1 && f[0].Partition == "c-0" && strings.Contains(f[0].Error, pubsub.ErrFull.Error()) && !f[0].At.IsZero()
+		})
+	}
+	full.Store(false)
+	for _, n := range w.nodes {
+		n.compact("c")
+		eventually(t, "all is well", func() bool {
+			c, err := n.gateway.Compaction(t.Context(), "c")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c.Partitions[0].Error == "" && len(n.gateway.Cleaner(t.Context()).Failing) == 0
+		})
 	}
 }

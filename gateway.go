@@ -254,14 +254,6 @@ func (k *kafka) Facts() facts {
 		f.Late = append(f.Late, admin.LateTransaction{Topic: l.Topic, Partition: l.Partition, ProducerID: l.ProducerID,
 			FirstOffset: int64(l.First), OpenSeconds: int64(l.OpenFor / time.Second)})
 	}
-	// From memory; what is not known yet is not shown.
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	ts, err := k.broker.Topics(ctx)
-	if err != nil {
-		k.logger.Debug("topics are not counted", logging.Error, err)
-	}
-	f.Compaction = k.compaction(ts)
 	return f
 }
 

@@ -118,17 +118,17 @@ type gateway interface {
 	Facts() facts
 	Topics(ctx context.Context, name string) ([]admin.Topic, error)
 	Offsets(ctx context.Context, group, topic string) ([]admin.Offset, error)
+	Cleaner(ctx context.Context) admin.Compaction
 	Compaction(ctx context.Context, topic string) (admin.TopicCompaction, error)
 	Compact(ctx context.Context, topic string) (admin.TopicCompaction, error)
 }
 
 // facts are what a running gateway knows about itself.
 type facts struct {
-	ClusterID  string
-	NodeID     int32
-	Gateways   []admin.Gateway
-	Late       []admin.LateTransaction
-	Compaction admin.Compaction
+	ClusterID string
+	NodeID    int32
+	Gateways  []admin.Gateway
+	Late      []admin.LateTransaction
 }
 
 // server is one run of the process, from sockets to the end of the drain.

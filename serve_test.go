@@ -83,7 +83,10 @@ func (g *fakeGateway) Close(context.Context)   { g.call("close") }
 func (g *fakeGateway) Failed() <-chan error    { return g.failed }
 func (g *fakeGateway) Ready() (bool, []string) { return len(g.reasons) == 0, g.reasons }
 func (g *fakeGateway) Facts() facts {
-	return facts{ClusterID: "cid", NodeID: 1, Gateways: []admin.Gateway{{NodeID: 1, Host: g.addr.Host, Port: int(g.addr.Port)}}, Compaction: admin.Compaction{State: "idle", Topics: 1}}
+	return facts{ClusterID: "cid", NodeID: 1, Gateways: []admin.Gateway{{NodeID: 1, Host: g.addr.Host, Port: int(g.addr.Port)}}}
+}
+func (g *fakeGateway) Cleaner(context.Context) admin.Compaction {
+	return admin.Compaction{Cleaner: admin.Cleaner{State: "idle", Gateway: 1}, Topics: 1}
 }
 func (g *fakeGateway) Topics(context.Context, string) ([]admin.Topic, error) {
 	return []admin.Topic{{Name: "t"}}, nil

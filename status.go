@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hanzoai/stream/admin"
+	"github.com/hanzoai/stream/broker/clean"
 	"github.com/hanzoai/stream/logging"
 	"github.com/hanzoai/stream/pubsub"
 )
@@ -56,7 +57,7 @@ func (s *server) Status() admin.Status {
 	if gw != nil {
 		f := gw.Facts()
 		st.ClusterID, st.NodeID, st.Gateways = f.ClusterID, f.NodeID, f.Gateways
-		st.LateTransactions, st.Compaction = f.Late, f.Compaction
+		st.LateTransactions = f.Late
 	}
 	st.Ready, st.Reasons = s.readiness()
 	s.mu.Lock()
@@ -113,6 +114,15 @@ func (s *server) Offsets(ctx context.Context, group, topic string) ([]admin.Offs
 		return nil, errStarting
 	}
 	return gw.Offsets(ctx, group, topic)
+}
+
+// Cleaner implements admin.Backend.
+func (s *server) Cleaner(ctx context.Context) admin.Compaction {
+	_, gw, _ := s.parts()
+	if gw == nil {
+		return admin.Compaction{Cleaner: admin.Cleaner{State: clean.Unknown, Detail: errStarting.Error()}}
+	}
+	return gw.Cleaner(ctx)
 }
 
 // Compaction implements admin.Backend.

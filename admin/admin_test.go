@@ -32,7 +32,12 @@ type fake struct {
 	compaction func(topic string, asked bool) (TopicCompaction, error)
 }
 
-func (f *fake) Status() Status { return f.status }
+func (f *fake) Status() Status {
+	st := f.status
+	st.Compaction = Compaction{}
+	return st
+}
+func (f *fake) Cleaner(context.Context) Compaction { return f.status.Compaction }
 func (f *fake) Topics(ctx context.Context, n string) ([]Topic, error) {
 	return f.topics(ctx, n)
 }
@@ -93,10 +98,11 @@ func TestFieldNames(t *testing.T) {
 			NATS:             NATS{"2.15.2", 8388608, 1048588},
 			Durability:       Durability{Level: "r1-always", Sentence: "s", Sync: "always"},
 			LateTransactions: []LateTransaction{{"a", 1, 4000, 7, 1300}},
-			Compaction:       Compaction{State: "running", Topics: 2, Running: &CompactionRun{"t-0", at, 3, 9}, Last: &CompactionResult{"t-1", at.Add(-time.Hour), 1.5, 90, 80, 8, 800, 81, 2}},
+			Compaction: Compaction{Cleaner: Cleaner{"running", 2, "", &CompactionRun{"t-0", at, 3, 9}}, Topics: 2, Last: &CompactionResult{"t-1", at.Add(-time.Hour), 1.5, 90, 80, 8, 800, 81, 2},
+				Failing: []CompactionFailure{{"t-2", "no", at, at.Add(time.Minute)}}},
 		},
 		compaction: func(n string, _ bool) (TopicCompaction, error) {
-			return TopicCompaction{n, true, []PartitionCompaction{{Partition: 0, CompactedTo: 5, Wanted: 7, Records: 2, Bytes: 99, LastRun: &at, Running: &CompactionRun{n + "-0", at, 1, 2}}, {Partition: 1, Error: "no"}}}, nil
+			return TopicCompaction{n, true, Cleaner{State: "unknown", Gateway: 2, Detail: "why"}, []PartitionCompaction{{Partition: 0, CompactedTo: 5, Wanted: 7, Records: 2, Bytes: 99, LastRun: &at, Running: &CompactionRun{n + "-0", at, 1, 2}}, {Partition: 1, Error: "no", Again: &at}}}, nil
 		},
 		topics: func(context.Context, string) ([]Topic, error) {
 			return []Topic{
@@ -118,15 +124,15 @@ func TestFieldNames(t *testing.T) {
 			`"nats":{"server_version":"2.15.2","max_payload":8388608,"max_message_bytes":1048588},` +
 			`"durability":{"level":"r1-always","sentence":"s","sync":"always"},"warnings":[],` +
 			`"late_transactions":[{"topic":"a","partition":1,"producer_id":4000,"first_offset":7,"open_seconds":1300}],` +
-			`"compaction":{"state":"running","topics":2,"running":{"partition":"t-0","since":"2026-11-30T08:00:00Z","done_bytes":3,"of_bytes":9},` +
-			`"last":{"partition":"t-1","ended":"2026-11-30T07:00:00Z","seconds":1.5,"compacted_to":90,"records_in":80,"records_out":8,"bytes_in":800,"bytes_out":81,"passes":2},"failing":[]}}`,
+			`"compaction":{"state":"running","gateway":2,"running":{"partition":"t-0","since":"2026-11-30T08:00:00Z","done_bytes":3,"of_bytes":9},"topics":2,` +
+			`"last":{"partition":"t-1","ended":"2026-11-30T07:00:00Z","seconds":1.5,"compacted_to":90,"records_in":80,"records_out":8,"bytes_in":800,"bytes_out":81,"passes":2},"failing":[{"partition":"t-2","error":"no","at":"2026-11-30T08:00:00Z","again":"2026-11-30T08:01:00Z"}]}}`,
 		"/v1/stream/topics": `[{"name":"a","partitions":[{"partition":0,"messages":2,"first_seq":1,"last_seq":2,"bytes":9,"stream":"kafka-a-0","subject":"kafka.a.0",` +
 			`"start_offset":0,"end_offset":7,"last_stable_offset":4,"open_transaction_seconds":9,"leader":1,"replicas":3,"in_sync":2},{"partition":1,"messages":0,"first_seq":0,"last_seq":0,"bytes":0,"stream":"","subject":"",` +
 			`"start_offset":0,"end_offset":0,"last_stable_offset":0,"leader":0,"replicas":0,"in_sync":0}]},{"name":"b","partitions":[]}]`,
 		"/v1/stream/groups": `[{"group":"f","topic":"z","partition":0,"offset":-1},{"group":"g","topic":"t","partition":0,"offset":5},{"group":"g","topic":"t","partition":1,"offset":4}]`,
-		"/v1/stream/topics/a.b/compaction": `{"topic":"a.b","compacted":true,"partitions":[{"partition":0,"compacted_to":5,"wanted":7,"records":2,"bytes":99,` +
+		"/v1/stream/topics/a.b/compaction": `{"topic":"a.b","compacted":true,"cleaner":{"state":"unknown","gateway":2,"detail":"why"},"partitions":[{"partition":0,"compacted_to":5,"wanted":7,"records":2,"bytes":99,` +
 			`"last_run":"2026-11-30T08:00:00Z","running":{"partition":"a.b-0","since":"2026-11-30T08:00:00Z","done_bytes":1,"of_bytes":2}},` +
-			`{"partition":1,"compacted_to":0,"wanted":0,"records":0,"bytes":0,"error":"no"}]}`,
+			`{"partition":1,"compacted_to":0,"wanted":0,"records":0,"bytes":0,"error":"no","again":"2026-11-30T08:00:00Z"}]}`,
 		"/readyz": `{"ready":true,"checks":[{"name":"nats","ok":true}]}`,
 	} {
 		r := do(t, s, http.MethodGet, target)
@@ -286,7 +292,7 @@ func TestPost(t *testing.T) {
 		return w.Result()
 	}
 	const here, there = "127.0.0.1:5", "10.0.0.1:5"
-	if r := ask("POST", here, "t"); r.StatusCode != 202 || body(t, r) != `{"topic":"t","compacted":true,"partitions":[]}`+"\n" {
+	if r := ask("POST", here, "t"); r.StatusCode != 202 || body(t, r) != `{"topic":"t","compacted":true,"cleaner":{"state":""},"partitions":[]}`+"\n" {
 		t.Errorf("%d", r.StatusCode)
 	}
 	if r := ask("GET", there, "t"); r.StatusCode != 200 || !strings.Contains(body(t, r), `"compacted":false`) {

@@ -6,13 +6,17 @@ import "context"
 // means that the store could not be asked: then it becomes 503, never an empty list.
 // Methods are called concurrently.
 type Backend interface {
-	// Status is made from memory, without a call to the store.
+	// Status is made from memory, without a call to anybody; Compaction is left to
+	// Cleaner.
 	Status() Status
 	// Topics lists topics with their partitions; a name asks for that topic
 	// only, and an unknown one is an empty list.
 	Topics(ctx context.Context, name string) ([]Topic, error)
 	// Offsets lists committed offsets; a group or topic that is not "" filters.
 	Offsets(ctx context.Context, group, topic string) ([]Offset, error)
+	// Cleaner asks the gateway that compacts what it does. What cannot be known is
+	// said to be unknown.
+	Cleaner(ctx context.Context) Compaction
 	// Compaction tells how far a topic is compacted.
 	Compaction(ctx context.Context, topic string) (TopicCompaction, error)
 	// Compact asks that all of a topic that may be compacted is, and returns how

@@ -5,17 +5,25 @@ import (
 	"time"
 )
 
-// Compaction is what status says of compaction.
+// Compaction is what status says of compaction: of the gateway that compacts, whoever
+// is asked.
 type Compaction struct {
-	// State is idle, running, elsewhere (another gateway compacts), off, older
-	// gateways (one that lives does not know compacted topics) or clock (the store's
-	// time is not known, or this gateway's clock is too far off).
-	State   string            `json:"state"`
-	Topics  int               `json:"topics"` // whose cleanup.policy has compact
-	Running *CompactionRun    `json:"running,omitempty"`
-	Last    *CompactionResult `json:"last,omitempty"` // of this process; none before its first
-	// Failing are the partitions whose last run failed on this gateway.
+	Cleaner
+	Topics int               `json:"topics"`         // whose cleanup.policy has compact
+	Last   *CompactionResult `json:"last,omitempty"` // of that process; none before its first
+	// Failing are the partitions whose last run failed.
 	Failing []CompactionFailure `json:"failing"`
+}
+
+// Cleaner is the gateway that compacts, and what it is at.
+type Cleaner struct {
+	// State is idle, running, off, older gateways (one that lives does not know
+	// compacted topics), clock (the store's time is not known, or that gateway's
+	// clock is too far off) or unknown: Detail says why.
+	State   string         `json:"state"`
+	Gateway int32          `json:"gateway,omitempty"` // its node id; 0: none at this moment
+	Detail  string         `json:"detail,omitempty"`
+	Running *CompactionRun `json:"running,omitempty"`
 }
 
 // CompactionRun is a run of compaction under way.
@@ -41,14 +49,17 @@ type CompactionResult struct {
 
 // CompactionFailure is a partition whose last run failed.
 type CompactionFailure struct {
-	Partition string `json:"partition"`
-	Error     string `json:"error"`
+	Partition string    `json:"partition"`
+	Error     string    `json:"error"`
+	At        time.Time `json:"at"`
+	Again     time.Time `json:"again"` // it is not tried before, unless somebody asks
 }
 
 // TopicCompaction is /v1/stream/topics/{topic}/compaction.
 type TopicCompaction struct {
 	Topic      string                `json:"topic"`
 	Compacted  bool                  `json:"compacted"` // cleanup.policy has compact
+	Cleaner    Cleaner               `json:"cleaner"`
 	Partitions []PartitionCompaction `json:"partitions"`
 }
 
@@ -64,8 +75,11 @@ type PartitionCompaction struct {
 	Bytes   int64 `json:"bytes"`
 	// LastRun is when the last run began that came to its end; nil: none yet.
 	LastRun *time.Time     `json:"last_run,omitempty"`
-	Running *CompactionRun `json:"running,omitempty"` // on this gateway
-	Error   string         `json:"error,omitempty"`   // why the last run failed here
+	Running *CompactionRun `json:"running,omitempty"`
+	// Error is why the last run failed, Again when the next one is, unless somebody
+	// asks.
+	Error string     `json:"error,omitempty"`
+	Again *time.Time `json:"again,omitempty"`
 }
 
 func (s *Server) compaction(w http.ResponseWriter, r *http.Request) {

@@ -55,8 +55,11 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	writeText(w, http.StatusOK, b.String())
 }
 
-func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) status(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := s.context(r)
+	defer cancel()
 	st := s.backend.Status()
+	st.Compaction = s.backend.Cleaner(ctx)
 	st.Service = Service
 	st.Reasons = notNil(st.Reasons)
 	st.Gateways = notNil(st.Gateways)

@@ -86,7 +86,8 @@ type Broker struct {
 	txns      *txn.Forwarder
 	offsets   *offsets.View
 
-	// unhand ends taking over appends of other gateways; nil before it began.
+	// unhand ends answering other gateways, for whom this one appends or compacts;
+	// nil before it began.
 	unhand  func()
 	stop    context.CancelFunc
 	member  context.CancelFunc // ends the membership, after all else
@@ -206,7 +207,8 @@ func (b *Broker) Start(ctx context.Context) error {
 			return fmt.Errorf("load state: %w", ctx.Err())
 		}
 	}
-	b.unhand = b.cluster.Handle(appendMethod, b.takeOver)
+	unappend, untell := b.cluster.Handle(appendMethod, b.takeOver), b.cluster.Handle(compactionMethod, b.tellCleaning)
+	b.unhand = func() { unappend(); untell() }
 	b.maintain(background)
 	b.running.Go(func() { b.check("stored format", background, b.guardFormat(background)) })
 	b.mu.Lock()

@@ -2,12 +2,14 @@ package broker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/hanzoai/stream/broker/clean"
+	"github.com/hanzoai/stream/broker/cluster"
 	"github.com/hanzoai/stream/broker/partition"
 	"github.com/hanzoai/stream/broker/topic"
 	"github.com/hanzoai/stream/types"
@@ -79,31 +81,125 @@ func (b *Broker) Compacted(t *topic.Topic) bool {
 // Cleaner tells what this gateway's compaction does.
 func (b *Broker) Cleaner() clean.State { return b.compactor.State() }
 
+// compactionMethod is the call by which gateways ask the one that compacts what it
+// does.
+const compactionMethod = "compaction"
+
+// compactionAsk is its request; the answer is a clean.State.
+type compactionAsk struct {
+	// Retry names partitions that an operator wants compacted now, whatever became
+	// of their last run.
+	Retry []string `json:"retry,omitempty"`
+}
+
+// cleanerWait bounds how long the gateway that compacts is asked.
+const cleanerWait = 2 * time.Second
+
+// Cleaning is what compaction does, on whichever gateway.
+type Cleaning struct {
+	clean.State       // clean.Unknown if the one that compacts cannot be asked
+	Gateway     int32 // its node id; 0: none does at this moment
+	Detail      string
+}
+
+// Cleaning asks the gateway that compacts what it does; with names of partitions, it
+// is asked to try those again whose last run failed. It takes cleanerWait at most, and
+// what is not known is said to be.
+func (b *Broker) Cleaning(ctx context.Context, retry ...string) Cleaning {
+	ctx, cancel := context.WithTimeout(ctx, cleanerWait)
+	defer cancel()
+	request, err := json.Marshal(compactionAsk{Retry: retry})
+	unknown := func(node int32, format string, args ...any) Cleaning {
+		return Cleaning{State: clean.State{State: clean.Unknown}, Gateway: node, Detail: fmt.Sprintf(format, args...)}
+	}
+	if err != nil {
+		return unknown(0, "%v", err)
+	}
+	for {
+		moved, self := b.lease.Changed(), b.cluster.Self()
+		holder, ok := b.lease.Holder()
+		var c Cleaning
+		switch {
+		case !ok:
+			c = unknown(0, "no gateway holds the maintenance lease at this moment; one takes it within a time-to-live")
+		case holder == self:
+			b.compactor.Retry(retry)
+			if s := b.compactor.State(); s.State != clean.Elsewhere {
+				return Cleaning{State: s, Gateway: self.Node}
+			}
+			c = unknown(self.Node, "gateway %d compacts, and its membership is not renewed", self.Node)
+		default:
+			answer, err := b.cluster.Call(ctx, holder, compactionMethod, request)
+			var s clean.State
+			if err == nil {
+				err = json.Unmarshal(answer, &s)
+			}
+			switch {
+			case err == nil && s.State != clean.Elsewhere:
+				return Cleaning{State: s, Gateway: holder.Node}
+			case err == nil:
+				c = unknown(holder.Node, "gateway %d does not compact any more, and it is not known yet who does", holder.Node)
+			case errors.Is(err, context.DeadlineExceeded):
+				c = unknown(holder.Node, "gateway %d compacts, and does not answer", holder.Node)
+			default:
+				c = unknown(holder.Node, "gateway %d compacts, and cannot be asked: %v", holder.Node, err)
+			}
+		}
+		select {
+		case <-moved: // while it was asked: another one knows
+		case <-ctx.Done():
+			return c
+		default:
+			return c
+		}
+	}
+}
+
+// tellCleaning answers compactionMethod.
+func (b *Broker) tellCleaning(_ context.Context, _ cluster.Identity, request []byte) ([]byte, error) {
+	var ask compactionAsk
+	if err := json.Unmarshal(request, &ask); err != nil {
+		return nil, fmt.Errorf("unreadable question about compaction: %w", err)
+	}
+	b.compactor.Retry(ask.Retry)
+	return json.Marshal(b.compactor.State())
+}
+
 // PartitionCompaction is the state of one partition's compaction.
 type PartitionCompaction struct {
 	Partition int32
 	partition.CleanState
-	// Running is the run under way, if this gateway makes it; Failure is why the
-	// last one failed here.
+	// Running is the run under way, Failure why the last one failed; nil: none is,
+	// or did.
 	Running *clean.Running
-	Failure string
+	Failure *clean.Failure
 }
 
-// Compaction asks the store how far a topic is compacted.
-func (b *Broker) Compaction(ctx context.Context, t *topic.Topic) ([]PartitionCompaction, error) {
-	ps := make([]PartitionCompaction, t.Partitions)
-	st := b.compactor.State()
+// Compaction asks the store how far a topic is compacted, and the gateway that
+// compacts what it does; again says that it is to try at once what failed.
+func (b *Broker) Compaction(ctx context.Context, t *topic.Topic, again bool) ([]PartitionCompaction, Cleaning, error) {
+	ps, names := make([]PartitionCompaction, t.Partitions), make([]string, t.Partitions)
 	for n := range t.Partitions {
 		p := b.open(t, n)
 		if _, err := p.Status(ctx); err != nil { // reads what there is of it
-			return nil, fmt.Errorf("ask about %s-%d: %w", t.Name, n, err)
+			return nil, Cleaning{}, fmt.Errorf("ask about %s-%d: %w", t.Name, n, err)
 		}
-		ps[n] = PartitionCompaction{Partition: n, CleanState: p.Clean(), Failure: st.Failing[p.String()]}
-		if st.Running != nil && st.Running.Partition == p.String() {
-			ps[n].Running = st.Running
+		ps[n], names[n] = PartitionCompaction{Partition: n, CleanState: p.Clean()}, p.String()
+	}
+	var retry []string
+	if again {
+		retry = names
+	}
+	c := b.Cleaning(ctx, retry...)
+	for n := range ps {
+		if f, failed := c.Failing[names[n]]; failed {
+			ps[n].Failure = &f
+		}
+		if c.Running != nil && c.Running.Partition == names[n] {
+			ps[n].Running = c.Running
 		}
 	}
-	return ps, nil
+	return ps, c, nil
 }
 
 // WantCompacted asks that all that may be compacted of a topic is, whatever its

@@ -1,9 +1,12 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"github.com/hanzoai/stream/broker/clean"
 	"github.com/hanzoai/stream/broker/partition"
 	"github.com/hanzoai/stream/broker/topic"
+	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/pubsub/memory"
 	"github.com/hanzoai/stream/serde"
 	"github.com/hanzoai/stream/types"
@@ -106,5 +110,140 @@ func TestNothingIsCompactedBesideAnOlderGateway(t *testing.T) {
 				t.Fatalf("left of a deleted topic: %q", siblings(srv))
 			}
 		}
+	})
+}
+
+// TestAnyGatewayTellsOfCompaction: whichever gateway is asked tells the run under way,
+// the last one and why one failed, of the gateway that compacts; while that one cannot
+// be asked, or there is none, it says so; who asks for a compaction that has failed has
+// it tried at once.
+func TestAnyGatewayTellsOfCompaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := memory.NewServer(memory.Config{})
+		var full, slow atomic.Bool
+		start := func() *built {
+			b, err := startBuilt(t, srv, 1, partition.FormatCompaction, memory.Faults{
+				Create: func(op memory.Op) memory.WriteFault {
+					if full.Load() && strings.Contains(op.Name, "=k") {
+						return memory.WriteFault{Err: pubsub.ErrFull}
+					}
+					return memory.WriteFault{}
+				},
+				Append: func(op memory.Op) memory.WriteFault {
+					if slow.Load() && strings.Contains(op.Name, "=k") {
+						return memory.WriteFault{Before: 20 * time.Second}
+					}
+					return memory.WriteFault{}
+				}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		await := func(what string, ok func() bool) {
+			t.Helper()
+			for began := time.Now(); !ok(); time.Sleep(50 * time.Millisecond) {
+				if time.Since(began) > time.Minute {
+					t.Fatal(what)
+				}
+			}
+		}
+		a := start()
+		force(t, partition.FormatCompaction, a)
+		await("nobody took the lease", a.maintains)
+		b := start()
+		all := []*built{a, b}
+		nodeA, _ := a.Node()
+		nodeB, _ := b.Node()
+		await("b does not know who compacts", func() bool { return b.Cleaning(t.Context()).Gateway == nodeA })
+		if c := b.Cleaning(t.Context()); c.State.State != clean.Idle || c.Detail != "" {
+			t.Errorf("%+v", c)
+		}
+		policy, ratio := "compact", "1"
+		top, err := a.CreateTopic(t.Context(), topic.Spec{Name: "t", Partitions: 1, Replicas: 1, Configs: map[string]*string{"cleanup.policy": &policy, "min.cleanable.dirty.ratio": &ratio}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		append := func() {
+			for i := range 5 {
+				b.keyed(t, top, "k", fmt.Sprint(i))
+			}
+		}
+		want := func() {
+			t.Helper()
+			if _, err := b.WantCompacted(t.Context(), top); err != nil {
+				t.Fatal(err)
+			}
+		}
+		of := func(g *built, again bool) (PartitionCompaction, Cleaning) {
+			t.Helper()
+			ps, c, err := g.Compaction(t.Context(), top, again)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ps[0], c
+		}
+
+		append()
+		full.Store(true)
+		want()
+		await("no failure is told of", func() bool { return len(b.Cleaning(t.Context()).Failing) > 0 })
+		for _, g := range all {
+			p, c := of(g, false)
+			if f := p.Failure; f == nil || !strings.Contains(f.Error, pubsub.ErrFull.Error()) || !f.Again.After(f.At) || p.Running != nil {
+				t.Errorf("%+v", p)
+			}
+			if c.Gateway != nodeA || c.Failing["t-0"] != *p.Failure || c.Last != nil {
+				t.Errorf("%+v", c)
+			}
+		}
+		time.Sleep(20 * time.Minute) // by now it is tried once an hour or so
+		full.Store(false)
+		asked := time.Now()
+		want()
+		if p, c := of(b, true); p.Failure != nil || len(c.Failing) > 0 {
+			t.Errorf("asked for again: %+v, %+v", p, c)
+		}
+		await("not compacted", func() bool { p, _ := of(b, false); return p.X == 4 })
+		if d := time.Since(asked); d > 5*time.Second {
+			t.Errorf("compacted %v after it was asked for", d)
+		}
+		await("the run does not end", func() bool { return a.Cleaner().State == clean.Idle })
+		if x, y := a.Cleaning(t.Context()), b.Cleaning(t.Context()); y.Last == nil || y.Last.Partition != "t-0" || y.Last.Result.RecordsIn != 4 || !y.Last.Ended.Equal(x.Last.Ended) || !reflect.DeepEqual(x.Last.Result, y.Last.Result) {
+			t.Errorf("%+v and %+v", x.Last, y.Last)
+		}
+
+		append()
+		slow.Store(true)
+		want()
+		await("no run is told of", func() bool { r := b.Cleaning(t.Context()).Running; return r != nil && r.Of > 0 })
+		if p, c := of(b, false); p.Running == nil || p.Running.Partition != "t-0" || p.Running.Of == 0 || c.State.State != clean.Busy || c.Gateway != nodeA {
+			t.Errorf("%+v, %+v", p, c)
+		}
+
+		// It stands still: what it does is not known, until another one takes over.
+		a.client.Freeze()
+		short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		c := b.Cleaning(short)
+		cancel()
+		if c.State.State != clean.Unknown || c.Gateway != nodeA || !strings.Contains(c.Detail, "does not answer") || c.Running != nil || c.Last != nil {
+			t.Errorf("of one that stands still: %+v", c)
+		}
+		slow.Store(false)
+		await("nobody takes over", func() bool { c := b.Cleaning(t.Context()); return c.Gateway == nodeB && c.Last != nil })
+		a.client.Thaw()
+		await("who stood still does not know who compacts", func() bool { c := a.Cleaning(t.Context()); return c.Gateway == nodeB && c.Last != nil })
+		// One that does not know the question.
+		b.unhand()
+		if c := a.Cleaning(t.Context()); c.State.State != clean.Unknown || c.Gateway != nodeB || !strings.Contains(c.Detail, "cannot be asked") {
+			t.Errorf("of one that cannot be asked: %+v", c)
+		}
+		// Nobody.
+		a.client.Freeze()
+		b.release(t.Context())
+		if c := b.Cleaning(t.Context()); c.State.State != clean.Unknown || c.Gateway != 0 || !strings.Contains(c.Detail, "no gateway holds") {
+			t.Errorf("of nobody: %+v", c)
+		}
+		a.client.Thaw()
 	})
 }

@@ -29,7 +29,34 @@ const (
 type compaction struct {
 	Topic      string               `json:"topic"`
 	Compacted  bool                 `json:"compacted"`
+	Cleaner    cleaner              `json:"cleaner"`
 	Partitions []compactedPartition `json:"partitions"`
+}
+
+// cleaner is the gateway that compacts, and what it is at.
+type cleaner struct {
+	State   string         `json:"state"`
+	Gateway int32          `json:"gateway,omitempty"` // 0: none at this moment
+	Detail  string         `json:"detail,omitempty"`
+	Running *compactionRun `json:"running,omitempty"`
+}
+
+// off is the state of one that is told not to compact.
+const off = "off"
+
+// trouble is why nothing is compacted; "": nothing is in the way.
+func (c *cleaner) trouble() string {
+	switch c.State {
+	case off:
+		return fmt.Sprintf("gateway %d, which would compact, has log.cleaner.enable=false", c.Gateway)
+	case "older gateways":
+		return "a gateway that is running does not know compacted topics"
+	case "clock":
+		return fmt.Sprintf("gateway %d, which would compact, does not know the store's time, or its clock is a minute off and more", c.Gateway)
+	case "unknown":
+		return "it is not known what compaction does: " + logging.Printable(c.Detail)
+	}
+	return ""
 }
 
 type compactedPartition struct {
@@ -41,6 +68,16 @@ type compactedPartition struct {
 	LastRun     string         `json:"last_run,omitempty"`
 	Running     *compactionRun `json:"running,omitempty"`
 	Error       string         `json:"error,omitempty"`
+	Again       string         `json:"again,omitempty"`
+}
+
+// failure tells why the last run failed, and when the next one is.
+func (p *compactedPartition) failure() string {
+	s := fmt.Sprintf("partition %d: %s", p.Partition, logging.Printable(p.Error))
+	if p.Again != "" {
+		s += " (tried again at " + logging.Printable(p.Again) + ")"
+	}
+	return s
 }
 
 type compactionRun struct {
@@ -48,6 +85,14 @@ type compactionRun struct {
 	Since     string `json:"since"`
 	Done      int64  `json:"done_bytes"`
 	Of        int64  `json:"of_bytes"`
+}
+
+// percent is how far it is, "" while that is not known.
+func (r *compactionRun) percent() string {
+	if r.Of <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d %%", min(r.Done*100/r.Of, 100))
 }
 
 func topicCompact(o *options) *cobra.Command {
@@ -58,7 +103,8 @@ func topicCompact(o *options) *cobra.Command {
 		Long: "Asks that all of a topic with cleanup.policy=compact that may be compacted is, however little\n" +
 			"that is; without it a topic is when enough of it is not. Kafka's protocol has no request for\n" +
 			"it: it goes to the HTTP port of a gateway, which takes it from its own machine only. Whichever\n" +
-			"gateway compacts does the work; --wait shows how far it is and returns when it is done.",
+			"gateway compacts does the work, at once also if it failed before; --wait shows how far it is,\n" +
+			"says what is in the way, and returns when it is done or a run has failed.",
 		Example:           "  stream topic compact users --wait\n  stream topic compact users --admin http://localhost:9093",
 		Args:              names("topic", 1),
 		ValidArgsFunction: o.completeTopics(1),
@@ -101,6 +147,14 @@ func (c *compaction) table(w io.Writer) {
 		}
 		row(w, p.Partition, p.CompactedTo, p.Records, p.Bytes, p.LastRun, wanted)
 	}
+	for i := range c.Partitions {
+		if p := &c.Partitions[i]; p.Error != "" {
+			fmt.Fprintln(w, "failing: "+p.failure())
+		}
+	}
+	if s := c.Cleaner.trouble(); s != "" && c.Compacted {
+		fmt.Fprintln(w, s)
+	}
 }
 
 // untilCompacted asks until all that c wants is done, and leaves in it how far it is
@@ -114,6 +168,7 @@ func (o *options) untilCompacted(ctx context.Context, cmd *cobra.Command, admin,
 	defer shown.clear()
 	t := time.NewTicker(pollEvery)
 	defer t.Stop()
+	told := ""
 	for lost := (time.Time{}); ; {
 		left, first := 0, (*compactedPartition)(nil)
 		for i := range c.Partitions {
@@ -124,17 +179,28 @@ func (o *options) untilCompacted(ctx context.Context, cmd *cobra.Command, admin,
 					first = p
 				}
 				if p.Error != "" && p.Running == nil {
-					return failed("the gateway tries again; its log has more", "partition %d: %s", p.Partition, p.Error)
+					return failed("", "%s", p.failure())
 				}
 			}
 		}
-		switch {
+		why := c.Cleaner.trouble()
+		switch r := c.Cleaner.Running; {
 		case left == 0:
 			return nil
-		case first.Running != nil && first.Running.Of > 0:
-			shown.show("%s to go, partition %d: %d %%", plural(left, "partition"), first.Partition, first.Running.Done*100/first.Running.Of)
+		case c.Cleaner.State == off:
+			return failed("start the gateways with --log-cleaner-enable true", "%s", why)
+		case first.Running != nil:
+			shown.show("%s to go, partition %d%s", plural(left, "partition"), first.Partition, first.Running.percent())
+		case r != nil:
+			shown.show("%s to go, first %s%s", plural(left, "partition"), logging.Printable(r.Partition), r.percent())
 		default:
 			shown.show("%s to go", plural(left, "partition"))
+		}
+		if why != told { // also where nobody looks at the progress: it may take long
+			if told = why; why != "" {
+				shown.clear()
+				fmt.Fprintln(cmd.ErrOrStderr(), "waiting: "+why)
+			}
 		}
 		select {
 		case <-ctx.Done():

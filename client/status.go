@@ -37,12 +37,11 @@ type clusterStatus struct {
 	Compaction *gatewayCompaction `json:"compaction,omitempty"`
 }
 
-// gatewayCompaction is what a gateway says of its compaction.
+// gatewayCompaction is what a gateway says of compaction.
 type gatewayCompaction struct {
-	State   string         `json:"state"`
-	Topics  int            `json:"topics"`
-	Running *compactionRun `json:"running,omitempty"`
-	Last    *struct {
+	cleaner
+	Topics int `json:"topics"`
+	Last   *struct {
 		Partition   string  `json:"partition"`
 		Ended       string  `json:"ended"`
 		Seconds     float64 `json:"seconds"`
@@ -55,6 +54,8 @@ type gatewayCompaction struct {
 	Failing []struct {
 		Partition string `json:"partition"`
 		Error     string `json:"error"`
+		At        string `json:"at"`
+		Again     string `json:"again"`
 	} `json:"failing"`
 }
 
@@ -85,7 +86,7 @@ func statusCommand(o *options) *cobra.Command {
 		Long: "Asks a cluster over the Kafka protocol what it is made of. Partitions without a leader, or\n" +
 			"with fewer replicas in sync than they should have, are named, and so are transactions that\n" +
 			"are open 30 s longer than their timeout: nobody reads committed records behind them. With\n" +
-			"--admin a gateway is asked over HTTP what its compaction does.",
+			"--admin a gateway is asked over HTTP what compaction does, whichever gateway does it.",
 		Example: "  stream status -b kafka.example.com:9092\n  stream status --admin http://localhost:9093",
 		Args:    noArgs,
 	}
@@ -251,18 +252,21 @@ func (st *clusterStatus) table(w io.Writer) {
 }
 
 func (c *gatewayCompaction) table(w io.Writer) {
-	fmt.Fprintf(w, "compaction:\t%s, %s\n", logging.Printable(c.State), plural(c.Topics, "compacted topic"))
+	on := ""
+	if c.Gateway != 0 {
+		on = fmt.Sprintf(" on gateway %d", c.Gateway)
+	}
+	fmt.Fprintf(w, "compaction:\t%s%s, %s\n", logging.Printable(c.State), on, plural(c.Topics, "compacted topic"))
+	if s := c.trouble(); s != "" {
+		fmt.Fprintf(w, "  waiting:\t%s\n", s)
+	}
 	if r := c.Running; r != nil {
-		percent := ""
-		if r.Of > 0 {
-			percent = fmt.Sprintf(", %d %%", min(r.Done*100/r.Of, 100))
-		}
-		fmt.Fprintf(w, "  running:\t%s since %s%s\n", logging.Printable(r.Partition), logging.Printable(r.Since), percent)
+		fmt.Fprintf(w, "  running:\t%s since %s%s\n", logging.Printable(r.Partition), logging.Printable(r.Since), r.percent())
 	}
 	if l := c.Last; l != nil {
 		fmt.Fprintf(w, "  last:\t%s at %s, %.1f s: %d of %s left, up to offset %d\n", logging.Printable(l.Partition), logging.Printable(l.Ended), l.Seconds, l.RecordsOut, plural(l.RecordsIn, "record"), l.CompactedTo)
 	}
 	for _, f := range c.Failing {
-		fmt.Fprintf(w, "  failing:\t%s: %s\n", logging.Printable(f.Partition), logging.Printable(f.Error))
+		fmt.Fprintf(w, "  failing:\t%s at %s: %s (tried again at %s)\n", logging.Printable(f.Partition), logging.Printable(f.At), logging.Printable(f.Error), logging.Printable(f.Again))
 	}
 }

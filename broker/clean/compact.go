@@ -106,11 +106,13 @@ type Compactor struct {
 	state   string     // see State.State
 	running *Running
 	last    *Last
-	failing map[string]string // by partition: why its last run failed
+	failing map[string]Failure // by partition
+	retry   map[string]bool    // partitions that are to be tried now if their last run failed
 }
 
 // hold leaves a partition alone.
 type hold struct {
+	name   string
 	until  time.Time
 	fails  int              // runs in a row
 	config partition.Config // another one ends it
@@ -125,7 +127,7 @@ func NewCompactor(d CompactDeps) *Compactor {
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Compactor{d: d, held: map[string]hold{}, seen: map[string]partition.Config{}, failing: map[string]string{}, state: Elsewhere}
+	c := &Compactor{d: d, held: map[string]hold{}, seen: map[string]partition.Config{}, failing: map[string]Failure{}, retry: map[string]bool{}, state: Elsewhere}
 	c.metrics = newCompactMetrics(d.Registerer, c)
 	return c
 }
@@ -171,6 +173,10 @@ func (c *Compactor) may() bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if len(c.retry) > 0 {
+		maps.DeleteFunc(c.held, func(_ string, h hold) bool { return h.fails > 0 && c.retry[h.name] })
+		clear(c.retry)
+	}
 	if !held || term != c.term { // others may have come further with what fails here
 		clear(c.held)
 		clear(c.failing)
@@ -217,7 +223,7 @@ func (c *Compactor) Pass(ctx context.Context) (did bool) {
 	}
 	c.many = len(c.seen)
 	c.mu.Lock()
-	maps.DeleteFunc(c.failing, func(name, _ string) bool { return !there[name] })
+	maps.DeleteFunc(c.failing, func(name string, _ Failure) bool { return !there[name] })
 	c.mu.Unlock()
 	maps.DeleteFunc(c.held, func(_ string, h hold) bool { return h.fails == 0 && wall.After(h.until) || wall.Sub(h.until) > giveUp })
 	ps = slices.DeleteFunc(ps, func(p Compacted) bool { return !p.Config().Compacted || c.leftAlone(p, wall) })
@@ -361,7 +367,7 @@ func (c *Compactor) compact(ctx context.Context, x candidate) bool {
 			c.mu.Unlock()
 		},
 	})
-	h := hold{config: cfg, want: want, fails: c.held[p.Stream()].fails}
+	h := hold{name: p.String(), config: cfg, want: want, fails: c.held[p.Stream()].fails}
 	backoff := max(c.d.Settings().Backoff, look)
 	var later *partition.TermError
 	switch {
@@ -399,9 +405,23 @@ func (c *Compactor) compact(ctx context.Context, x candidate) bool {
 	c.held[p.Stream()] = h
 	c.complain(ctx, p, "compaction failed; it will be tried again", err)
 	c.mu.Lock()
-	c.failing[p.String()] = logging.RedactURLs(err.Error())
+	c.failing[p.String()] = Failure{Error: logging.RedactURLs(err.Error()), At: c.d.Clock(), Again: h.until}
 	c.mu.Unlock()
 	return false
+}
+
+// Retry ends the rest of partitions whose last run failed, and forgets why it did:
+// an operator who asks for one that could not be compacted wants it tried, not told
+// what was wrong before.
+func (c *Compactor) Retry(partitions []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range partitions {
+		if _, failed := c.failing[p]; failed {
+			delete(c.failing, p)
+			c.retry[p] = true
+		}
+	}
 }
 
 // gone reports a partition that is not one of the active topics' any more.

@@ -17,53 +17,69 @@ const (
 	Off           = "off"            // log.cleaner.enable=false on this gateway, which holds the lease
 	OlderGateways = "older gateways" // one that lives does not know compacted logs
 	ClockOff      = "clock"          // the store's time is not known, or our clock is too far off
+	Unknown       = "unknown"        // of another one: it cannot be asked
 )
 
-// State is what a Compactor tells operators.
+// State is what a Compactor tells operators. Gateways send it to each other: the
+// names in its JSON stay.
 type State struct {
-	State   string   // one of the constants above
-	Running *Running // nil: none
-	Last    *Last    // the last run of this process; nil: none yet
-	// Failing are the partitions whose last run failed, with the reason.
-	Failing map[string]string
+	State   string   `json:"state"`             // one of the constants above
+	Running *Running `json:"running,omitempty"` // nil: none
+	Last    *Last    `json:"last,omitempty"`    // the last run of this process; nil: none yet
+	// Failing are the partitions whose last run failed.
+	Failing map[string]Failure `json:"failing,omitempty"`
 }
 
 // Running is a run under way.
 type Running struct {
-	Partition string
-	Since     time.Time
-	Done, Of  int64 // bytes
+	Partition string    `json:"partition"`
+	Since     time.Time `json:"since"`
+	Done      int64     `json:"done"` // bytes, of so many
+	Of        int64     `json:"of"`
 }
 
 // Last is a run that came to its end.
 type Last struct {
-	Partition string
-	Ended     time.Time
-	Took      time.Duration // rests included
-	Result    partition.CompactResult
+	Partition string                  `json:"partition"`
+	Ended     time.Time               `json:"ended"`
+	Took      time.Duration           `json:"took"` // rests included
+	Result    partition.CompactResult `json:"result"`
 }
 
-// State tells what it does.
+// Failure is why a partition's last run failed.
+type Failure struct {
+	Error string    `json:"error"`
+	At    time.Time `json:"at"`
+	Again time.Time `json:"again"` // it is not tried before, unless somebody asks
+}
+
+// State tells what it does. It never looks as if this gateway compacted when it does
+// not hold the lease, nor the other way round.
 func (c *Compactor) State() State {
+	term, held := c.d.Lease.Holds()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := State{State: c.state, Failing: maps.Clone(c.failing)}
-	if c.running != nil {
-		r := *c.running
-		s.State, s.Running = Busy, &r
+	s := State{State: c.state}
+	switch {
+	case !held:
+		s.State = Elsewhere
+	case term != c.term: // it came a moment ago: what was found before is not of this term
+		s.State = Idle
+	default:
+		s.Failing = maps.Clone(c.failing)
+		if s.State == Elsewhere {
+			s.State = Idle
+		}
+		if c.running != nil {
+			r := *c.running
+			s.State, s.Running = Busy, &r
+		}
 	}
 	if c.last != nil {
 		l := *c.last
 		s.Last = &l
 	}
 	return s
-}
-
-// Failure is why the last run of a partition failed here; "": it did not.
-func (c *Compactor) Failure(p string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.failing[p]
 }
 
 type compactMetrics struct {

@@ -99,6 +99,16 @@ func (l *Lease) Holds() (term uint64, ok bool) {
 	return r.Term, r.V != 0 && !r.Released && !over && l.c.freshAs(r.Incarnation)
 }
 
+// Holder is the life that the record names, perhaps one that has ended since; ok is
+// false while it names none, or is not known or not readable. It may be this one
+// although Holds denies that: then its renewals are not acknowledged.
+func (l *Lease) Holder() (holder Identity, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.record
+	return Identity{r.Node, r.Incarnation}, r.V != 0 && !r.Released
+}
+
 // freshAs is Fresh for one life: one that came after it is not meant.
 func (c *Cluster) freshAs(incarnation string) bool {
 	return c.Self().Incarnation == incarnation && c.Fresh() && c.Self().Incarnation == incarnation

@@ -28,13 +28,16 @@ type CompactOptions struct {
 	Progress func(done, of int64)
 }
 
-// CompactResult is what a run of compaction did.
+// CompactResult is what a run of compaction did. Gateways send it to each other: the
+// names in its JSON stay.
 type CompactResult struct {
-	Upto                  types.Offset // compacted below it
-	RecordsIn, RecordsOut int64
-	BytesIn, BytesOut     int64
-	Passes                int
-	Took                  time.Duration
+	Upto       types.Offset  `json:"upto"` // compacted below it
+	RecordsIn  int64         `json:"records_in"`
+	RecordsOut int64         `json:"records_out"`
+	BytesIn    int64         `json:"bytes_in"`
+	BytesOut   int64         `json:"bytes_out"`
+	Passes     int           `json:"passes"`
+	Took       time.Duration `json:"took"`
 }
 
 // CleanState is what is known of a partition's compaction, without the store.

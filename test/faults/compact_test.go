@@ -115,7 +115,7 @@ func TestCompactionUnderKills(t *testing.T) {
 				return fmt.Errorf("compacted to %d as before", upto)
 			}
 			for _, g := range gs {
-				if s, err := compactionOf(t.Context(), g); err == nil && s.State == "running" && s.Running.Done > 0 {
+				if s, err := compactionOf(t.Context(), g); err == nil && s.Here && s.State == "running" && s.Running.Done > 0 {
 					doer = g
 					return nil
 				}
@@ -328,6 +328,8 @@ func firstOf(c *client) string {
 // gatewayCompaction is what /v1/stream/status says of compaction.
 type gatewayCompaction struct {
 	State   string `json:"state"`
+	Gateway int32  `json:"gateway"` // that does it
+	Here    bool   `json:"-"`       // it is the one that was asked
 	Running *struct {
 		Done int64 `json:"done_bytes"`
 	} `json:"running"`
@@ -335,9 +337,11 @@ type gatewayCompaction struct {
 
 func compactionOf(ctx context.Context, s *testkit.Stream) (gatewayCompaction, error) {
 	var st struct {
+		NodeID     int32             `json:"node_id"`
 		Compaction gatewayCompaction `json:"compaction"`
 	}
 	err := document(ctx, http.MethodGet, s.Admin+"/v1/stream/status", &st)
+	st.Compaction.Here = st.NodeID == st.Compaction.Gateway
 	return st.Compaction, err
 }
 
