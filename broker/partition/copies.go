@@ -2,6 +2,8 @@ package partition
 
 import (
 	"context"
+	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,8 +45,10 @@ func (c Copies) Under() bool { return c.Silent || c.InSync < c.Replicas }
 type copies struct {
 	mu      sync.Mutex // guards: all below
 	streams map[string]Copies
-	listed  time.Time // when the last listing of all began
-	listing *flight
+	// siblings are those of the last listing of them, by main stream.
+	siblings map[string][]string
+	listed   time.Time // when the last listing of all began
+	listing  *flight
 
 	wanted atomic.Int64 // when somebody last wanted to know, Unix nanoseconds
 }
@@ -69,11 +73,22 @@ func (h *Host) forget(stream string) {
 	delete(h.copies.streams, stream)
 }
 
-// Copies tells what is known of a stream's copies, from memory; false if nothing
-// is. It keeps the knowledge of all streams new for a while.
+// Copies tells what is known of the copies of a partition, whose main stream it is
+// asked for, from memory; false if nothing is. What was compacted is in another
+// stream: the partition has no more copies than either. It keeps the knowledge of all
+// streams new for a while.
 func (h *Host) Copies(stream string) (Copies, bool) {
-	h.copies.wanted.Store(h.clock().UnixNano())
-	return h.known(stream)
+	k := &h.copies
+	k.wanted.Store(h.clock().UnixNano())
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c, ok := k.streams[stream]
+	for _, name := range k.siblings[stream] {
+		if s, known := k.streams[name]; ok && known {
+			c.InSync, c.Offline, c.Silent = min(c.InSync, s.InSync), max(c.Offline, s.Offline), c.Silent || s.Silent
+		}
+	}
+	return c, ok
 }
 
 func (h *Host) known(stream string) (Copies, bool) {
@@ -105,7 +120,39 @@ func (h *Host) Logs(ctx context.Context, filter string) (logs []pubsub.LogInfo, 
 	if filter == h.list && began.After(k.listed) {
 		k.listed = began
 	}
+	if filter == h.allSiblings() {
+		k.keepSiblingsLocked(logs, missing)
+	}
 	return logs, missing, nil
+}
+
+// allSiblings matches the subjects of all siblings; "" if there is no such filter.
+func (h *Host) allSiblings() string {
+	prefix, ok := strings.CutSuffix(h.list, ".>")
+	if !ok {
+		return ""
+	}
+	return prefix + "-clean.>"
+}
+
+// keepSiblingsLocked notes which siblings there are and forgets all others.
+func (k *copies) keepSiblingsLocked(logs []pubsub.LogInfo, missing []string) {
+	there := map[string]bool{}
+	for _, l := range logs {
+		there[l.Name] = true
+	}
+	for _, name := range missing {
+		there[name] = true
+	}
+	k.siblings = map[string][]string{}
+	for name := range there {
+		if main, _, ok := strings.Cut(name, siblingMark); ok {
+			k.siblings[main] = append(k.siblings[main], name)
+		}
+	}
+	maps.DeleteFunc(k.streams, func(name string, _ Copies) bool {
+		return strings.Contains(name, siblingMark) && !there[name]
+	})
 }
 
 // RefreshCopies makes what Copies tells new, if it is not, and waits for that at
@@ -133,6 +180,9 @@ func (h *Host) listCopies() *flight {
 		ctx, cancel := context.WithTimeout(h.ctx, 2*askTimeout)
 		defer cancel()
 		_, _, err := h.Logs(ctx, h.list)
+		if err == nil && h.compacts() && h.allSiblings() != "" {
+			_, _, err = h.Logs(ctx, h.allSiblings())
+		}
 		k.mu.Lock()
 		k.listing = nil
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/hanzoai/stream/compress"
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/pubsub/memory"
 )
@@ -81,7 +82,10 @@ func TestCopies(t *testing.T) {
 		server := memory.NewServer(memory.Config{MaxReplicas: 3})
 		var listings atomic.Int64
 		var deny atomic.Bool
-		c := server.Client(memory.Faults{Find: func(memory.Op) (f memory.ReadFault) {
+		c := server.Client(memory.Faults{Find: func(op memory.Op) (f memory.ReadFault) {
+			if op.Name == "kafka-clean.>" { // goes with each
+				return f
+			}
 			listings.Add(1)
 			f.Deny = deny.Load()
 			return f
@@ -144,6 +148,58 @@ func TestCopies(t *testing.T) {
 		time.Sleep(time.Hour)
 		if n := listings.Load(); n != 0 {
 			t.Errorf("%d listings in an hour in which nobody wants to know", n)
+		}
+	})
+}
+
+// TestCopiesOfSiblings: a partition has no more copies than the stream of what is
+// compacted of it; siblings that are gone count no more.
+func TestCopiesOfSiblings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{MaxReplicas: 3})
+		g := w.gateway(memory.Faults{})
+		g.host.list = "kafka.>"
+		run(t, g)
+		g.configure(func(c *Config) { c.Compacted = true })
+		inSync := func(want int) {
+			t.Helper()
+			time.Sleep(copiesFor + 2*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			g.host.RefreshCopies(ctx)
+			if c, ok := g.host.Copies(testLog); !ok || c.InSync != want || c.Replicas != 3 || c.Under() != (want < 3) {
+				t.Errorf("%d in sync wanted: %+v, %v", want, c, ok)
+			}
+			if s, err := g.p.Status(t.Context()); err != nil || s.InSync != want || s.Offline != 3-want {
+				t.Errorf("%d in sync wanted: %+v, %v", want, s, err)
+			}
+		}
+		sibling := func() string {
+			t.Helper()
+			g.put(compress.None, "k=1", "k=2")
+			g.put(compress.None, "k=3")
+			g.put(compress.None, "last=1")
+			g.mustCompact(CompactOptions{})
+			info, err := g.client.FindLog(t.Context(), g.p.Clean().Stream)
+			if err != nil || info.Replicas != 3 {
+				t.Fatalf("%+v, %v", info, err)
+			}
+			return info.Name
+		}
+		first := sibling()
+		inSync(3)
+		w.server.SetBehind(first, 1, 1)
+		inSync(2)
+		w.server.SetBehind(testLog, 2, 2)
+		inSync(1)
+		w.server.SetBehind(testLog, 0, 0)
+		inSync(2)
+		if second := sibling(); second == first {
+			t.Fatal("not compacted again")
+		}
+		inSync(3)
+		if _, known := g.host.known(first); known {
+			t.Error("a sibling that is gone is still known")
 		}
 	})
 }

@@ -573,6 +573,18 @@ func (p *Partition) Status(ctx context.Context) (Status, error) {
 		Stopped: p.stopMessage(),
 	}
 	p.mu.Lock()
+	m := p.clean
+	p.mu.Unlock()
+	if m != nil {
+		// The partition has no more copies than what is compacted of it.
+		switch c, err := p.siblingLog(m.Stream).Bounds(ctx); {
+		case err == nil:
+			s.InSync, s.Offline = min(s.InSync, c.InSync), max(s.Offline, c.Offline)
+		case !errors.Is(err, pubsub.ErrNotFound): // which one is that was replaced meanwhile
+			s.InSync = 0
+		}
+	}
+	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.st != nil {
 		s.Start, s.End, s.LastStable = p.start, p.st.next, max(p.start, p.st.lastStable())
