@@ -47,7 +47,7 @@ type Env struct {
 
 	open    map[int64]struct{} // producers with batches of the present transaction in this pass
 	plain   []byte             // decompressed records of the present batch
-	kept    []byte             // those of them that stay
+	kept    []byte             // those that stay of a batch without compression
 	moved   []byte             // the same with other deltas
 	encoded []byte             // the same compressed
 }

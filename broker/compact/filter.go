@@ -116,6 +116,7 @@ func (e *Env) sift(k *Keys, b serde.Batch, s *Stats) (r remains, err error) {
 	expired := set && horizon <= e.Now
 	r = remains{records: body, latest: math.MinInt64, whole: true}
 	w, at := newWalk(b, body), 0
+	var kept []byte
 	for w.next() {
 		rec := &w.Record
 		var dropped *int64
@@ -133,20 +134,26 @@ func (e *Env) sift(k *Keys, b serde.Batch, s *Stats) (r remains, err error) {
 			*dropped++
 			if r.whole {
 				r.whole = false
-				e.kept = append(e.kept[:0], body[:at]...)
+				if kept = body[:at]; b.Codec() == 0 { // not ours, else what stays moves up in place
+					e.kept = append(e.kept[:0], kept...)
+					kept = e.kept
+				}
 			}
 		default:
 			r.count++
 			r.expires = r.expires || rec.Value == nil
 			r.latest = max(r.latest, b.BaseTimestamp()+rec.TimestampDelta)
 			if !r.whole {
-				e.kept = append(e.kept, w.Raw...)
+				kept = append(kept, w.Raw...)
 			}
 		}
 		at += len(w.Raw)
 	}
 	if !r.whole {
-		r.records = e.kept
+		r.records = kept
+	}
+	if b.Codec() == 0 && kept != nil {
+		e.kept = kept
 	}
 	return r, w.err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/hanzoai/stream/compress"
 	"github.com/hanzoai/stream/serde"
 )
 
@@ -123,40 +124,45 @@ func (k *checked) times(at fmt.Stringer, c *Config, now int64) {
 	if !implausible && !late && !c.Compacted {
 		return
 	}
-	body, err := plainRecords(b, c.MaxMessageBytes)
-	if err != nil {
-		k.refuse(kerr.InvalidRecord, "the batch's records cannot be read")
-		return
-	}
 	largest := int64(-1)
-	var badKey, badTime []RecordError
-	it := serde.NewRecords(body, b.Count())
-	for i := int32(0); it.Next(); i++ {
-		if it.Record.OffsetDelta != i {
-			k.refuse(kerr.InvalidRecord, "the batch's offsets have gaps")
-			return
+	var bad []RecordError
+	badTime, gaps, n := false, false, int32(0)
+	see := func(delta int32, keyless bool, after int64) bool {
+		i := n
+		n++
+		if gaps = delta != i; gaps {
+			return false
 		}
-		if c.Compacted && it.Record.Key == nil {
-			badKey = append(badKey, RecordError{i, fmt.Sprintf("Compacted topic cannot accept message without key in topic partition %s", at)})
-		}
-		t := b.BaseTimestamp() + it.Record.TimestampDelta
+		t := b.BaseTimestamp() + after
 		largest = max(largest, t)
-		if !c.LogAppendTime && t != -1 && (t > newest || t < oldest) {
-			badTime = append(badTime, RecordError{i, fmt.Sprintf("Timestamp %d of message with offset %d is out of range. The timestamp should be within [%d, %d]", t, i, oldest, newest)})
+		switch { // one for a record, as LogValidator.validateRecord
+		case c.Compacted && keyless:
+			bad = append(bad, RecordError{i, fmt.Sprintf("Compacted topic cannot accept message without key in topic partition %s", at)})
+		case !c.LogAppendTime && t != -1 && (t > newest || t < oldest):
+			badTime = true
+			bad = append(bad, RecordError{i, fmt.Sprintf("Timestamp %d of message with offset %d is out of range. The timestamp should be within [%d, %d]", t, i, oldest, newest)})
 		}
+		return true
 	}
-	if it.Err() != nil {
-		k.refuse(kerr.InvalidRecord, "the batch's records cannot be read")
+	if err := eachRecord(b, c.MaxMessageBytes, see); err != nil {
+		why := "the batch's records cannot be read"
+		if errors.Is(err, compress.ErrLimit) {
+			why = fmt.Sprintf("the batch's records take more than %d bytes", rewriteBudget)
+		}
+		k.refuse(kerr.InvalidRecord, why)
 		return
 	}
-	if len(badKey) > 0 {
-		k.records = capped(badKey)
-		k.refuse(kerr.InvalidRecord, rejected(badKey))
+	switch {
+	case gaps:
+		k.refuse(kerr.InvalidRecord, "the batch's offsets have gaps")
 		return
-	}
-	if len(badTime) > 0 {
-		k.records = capped(badTime)
+	case badTime: // LogValidator.processRecordErrors: whatever else is wrong
+		k.records = capped(bad)
 		k.refuse(kerr.InvalidTimestamp, "One or more records have been rejected due to invalid timestamp")
+		return
+	case len(bad) > 0:
+		k.records = capped(bad)
+		k.refuse(kerr.InvalidRecord, rejected(bad))
 		return
 	}
 	if implausible || late && largest != b.MaxTimestamp() {

@@ -48,7 +48,7 @@ func text(b []byte) string {
 // records decodes a batch.
 func records(t testing.TB, b serde.Batch) (out []shown) {
 	t.Helper()
-	body, err := plainRecords(b, 1<<20)
+	body, err := plainRecords(b, rewriteBudget)
 	if err != nil {
 		t.Fatal(err)
 	}

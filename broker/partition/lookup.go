@@ -332,21 +332,19 @@ func batchRecordAt(b serde.Batch, start types.Offset, limit int, want func(int64
 	if b.LogAppendTime() {
 		return whole()
 	}
-	body, err := plainRecords(b, limit)
+	var res LookupResult
+	found := false
+	err := eachRecord(b, limit, func(delta int32, _ bool, after int64) bool {
+		offset := types.Offset(b.BaseOffset()) + types.Offset(delta)
+		if ts := b.BaseTimestamp() + after; offset >= start && want(ts) {
+			res, found = LookupResult{Offset: offset, Timestamp: ts}, true
+		}
+		return !found
+	})
 	if err != nil {
 		// Opaque: not what its codec says, or larger than we decompress. It
 		// counts as one record rather than failing every lookup for ever.
 		return whole()
 	}
-	it := serde.NewRecords(body, b.Count())
-	for it.Next() {
-		offset := types.Offset(b.BaseOffset()) + types.Offset(it.Record.OffsetDelta)
-		if ts := b.BaseTimestamp() + it.Record.TimestampDelta; offset >= start && want(ts) {
-			return LookupResult{Offset: offset, Timestamp: ts}, true
-		}
-	}
-	if it.Err() != nil {
-		return whole()
-	}
-	return LookupResult{}, false
+	return res, found
 }
