@@ -80,16 +80,23 @@ func (p *Partition) Compact(ctx context.Context, o CompactOptions) (CompactResul
 		return CompactResult{}, err
 	}
 	var res CompactResult
+	var large *tooLarge // the run goes up to it
 	for tries := 0; ; {
 		var pl plan
 		err := p.steady(ctx, func() (err error) {
-			pl, err = p.planned(ctx, &o)
+			pl, err = p.planned(ctx, &o, large)
 			return err
 		})
 		if err == nil {
 			if err = p.sweepRuns(ctx, t); err == nil {
 				res.Upto, err = p.rewrite(ctx, &o, t, pl, &res)
 			}
+		}
+		if errors.Is(err, ErrNothing) && large != nil && res.Passes == 0 {
+			err = large
+		}
+		if large == nil && errors.As(err, &large) && large.seq > 0 {
+			continue
 		}
 		if errors.Is(err, ErrNothing) {
 			if res.Passes == 0 {
@@ -136,8 +143,9 @@ func (p *Partition) unwanted(ctx context.Context, t tenure, forced bool) error {
 }
 
 // planned decides whether a rewrite is worth it, at first without the
-// state of the log, and how far it goes.
-func (p *Partition) planned(ctx context.Context, o *CompactOptions) (plan, error) {
+// state of the log, and how far it goes: not beyond what is too large, if that is
+// known.
+func (p *Partition) planned(ctx context.Context, o *CompactOptions, large *tooLarge) (plan, error) {
 	now := o.Now.UnixMilli()
 	told, err := p.bounds(ctx)
 	if err != nil {
@@ -153,6 +161,9 @@ func (p *Partition) planned(ctx context.Context, o *CompactOptions) (plan, error
 	goalSeq, goal, err := p.compactable(ctx, now, o.MinLag)
 	if err != nil {
 		return plan{}, err
+	}
+	if large != nil && large.seq < goalSeq {
+		goalSeq, goal = large.seq, large.base
 	}
 	b, err := p.bounds(ctx)
 	if err != nil {
@@ -173,6 +184,9 @@ func (p *Partition) planned(ctx context.Context, o *CompactOptions) (plan, error
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.snapshot < goalSeq { // the rewrite would be for nothing
+		return plan{}, fmt.Errorf("no snapshot reaches sequence %d: %w", goalSeq, pubsub.ErrUnavailable)
+	}
 	if p.st == nil {
 		return plan{}, p.unloaded()
 	}

@@ -198,6 +198,9 @@ func (w *rewriting) fill(ctx context.Context, stream string) (*manifest, error) 
 			}
 			return out.add(ctx, left, types.Offset(b.LastOffset()))
 		}); err != nil {
+			if large := (*tooLarge)(nil); errors.As(err, &large) {
+				large.seq, large.base = m.seq, m.base
+			}
 			return err
 		}
 		return out.add(ctx, nil, m.last)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hanzoai/stream/compress"
 	"github.com/hanzoai/stream/pubsub"
 	"github.com/hanzoai/stream/serde"
 	"github.com/hanzoai/stream/types"
@@ -113,6 +114,9 @@ func (w *siblingWriter) add(ctx context.Context, left []byte, last types.Offset)
 			return err
 		}
 		left = rest
+		if b, err = w.fits(b); err != nil {
+			return err
+		}
 		if len(w.buf) > 0 && len(w.buf)+len(b) > min(w.p.host.sibling.target, w.largest) {
 			// What lies before the batch belongs to the message before it.
 			w.head.last = max(w.head.last, types.Offset(b.BaseOffset())-1)
@@ -132,6 +136,41 @@ func (w *siblingWriter) add(ctx context.Context, left []byte, last types.Offset)
 	}
 	w.head.last = max(w.head.last, last)
 	return nil
+}
+
+// siblingRoom is what a sibling's message needs beside its batches.
+const siblingRoom = 256
+
+// tooLarge: a record that the store took as it was published, or when its largest
+// message was larger, and does not take as a batch in a sibling. The log cannot be
+// compacted beyond its message while it is the newest of its key.
+type tooLarge struct {
+	offset types.Offset
+	size   int
+	// the message that has it
+	seq  pubsub.Seq
+	base types.Offset
+}
+
+func (e *tooLarge) Error() string {
+	return fmt.Sprintf("the record at offset %d takes %d bytes as a batch, more than the store takes in one message: nothing is compacted from there on until it is deleted or has a newer one of its key", e.offset, e.size)
+}
+
+// fits gives a batch that the store takes: a record that was published to the
+// stream has more around it as a batch, so that it may have to be compressed.
+func (w *siblingWriter) fits(b serde.Batch) (serde.Batch, error) {
+	room := w.p.host.payload - siblingRoom
+	if len(b) > room && b.Codec() == 0 {
+		encoded, err := compress.Encode(nil, compress.Gzip, b.Records())
+		if err != nil {
+			return nil, err
+		}
+		b = b.WithRecords(int8(compress.Gzip), encoded)
+	}
+	if len(b) > room {
+		return nil, &tooLarge{offset: types.Offset(b.BaseOffset()), size: len(b)}
+	}
+	return b, nil
 }
 
 // flush stores the message.
