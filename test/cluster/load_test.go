@@ -236,7 +236,7 @@ func (l *load) follow(ctx context.Context) {
 		l.rec.Seek(history.Seek{Consumer: "reader", Log: l.log(p), Offset: 0})
 	}
 	var where waits
-	cl := l.client(kgo.WithHooks(&where), kgo.ConsumePartitions(at), kgo.FetchMaxWait(time.Second), kgo.FetchMinBytes(1))
+	cl := l.client(kgo.WithHooks(&where), kgo.WithLogger(&where), kgo.ConsumePartitions(at), kgo.FetchMaxWait(time.Second), kgo.FetchMinBytes(1))
 	defer cl.Close()
 	for ctx.Err() == nil {
 		span := l.rec.Begin()

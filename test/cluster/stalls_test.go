@@ -36,6 +36,7 @@ type stall struct {
 	took  time.Duration
 	about string
 	waits []wait // of its client meanwhile
+	said  []line // what its client logged meanwhile, if it does and the stall is to be explained
 }
 
 func (s stall) span() span { return span{s.began, s.began.Add(s.took)} }
@@ -56,6 +57,12 @@ const noticeable = 300 * time.Millisecond
 
 // explained is from where on the report says where a stall's client waited.
 const explained = 3 * time.Second
+
+// noFault is the cause of a stall around which nothing was done.
+const noFault = "no fault"
+
+// logged is from where on what the client logged is kept with a stall.
+const logged = 2 * time.Second
 
 // settle is how long after its end a fault may still be the cause of something
 // that begins then: membership, leaders, back-off of clients.
@@ -96,15 +103,19 @@ func (w *watch) took(op string, began time.Time, about string, at *waits) {
 
 func (w *watch) note(op string, began time.Time, d time.Duration, about string, at *waits) {
 	var during []wait
+	var said []line
 	if d >= noticeable {
 		during = at.during(op, began, d)
+	}
+	if d >= logged {
+		said = at.log(began)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.worst[op] = max(w.worst[op], d)
 	w.counts[op]++
 	if d >= noticeable {
-		w.stalls[op] = append(w.stalls[op], stall{op, began, d, about, during})
+		w.stalls[op] = append(w.stalls[op], stall{op, began, d, about, during, said})
 	}
 }
 
@@ -129,16 +140,19 @@ func (w *watch) causes(s stall) (kinds []string) {
 	return kinds
 }
 
-// course tells the faults around a stall and the waits of its client, by when they
-// began and ended after the stall's own beginning.
+// course tells the faults around a stall, the waits of its client and what that
+// logged, by when they began and ended after the stall's own beginning.
 func (w *watch) course(s stall) string {
-	var parts []string
+	parts := []string{"it began at " + s.began.UTC().Format(time.RFC3339Nano)}
 	at := func(t time.Time) time.Duration { return t.Sub(s.began).Round(time.Millisecond) }
 	for _, f := range w.overlapping(s) {
 		parts = append(parts, fmt.Sprintf("%v to %v %s: %s", at(f.began), at(f.span().to), f.kind, f.what))
 	}
 	for _, x := range s.waits {
 		parts = append(parts, fmt.Sprintf("%v to %v %s at %s: %v", at(x.began), at(x.began.Add(x.took)), kmsg.Key(x.key).Name(), cmp.Or(w.names[x.addr], x.addr), x.err))
+	}
+	for _, l := range s.said {
+		parts = append(parts, fmt.Sprintf("%v %s", at(l.at), l.text))
 	}
 	return strings.Join(parts, "\n\t")
 }
@@ -167,7 +181,7 @@ func (w *watch) report(t *testing.T, judge bool) {
 	rows := map[string]*row{}
 	for _, ss := range w.stalls {
 		for _, s := range ss {
-			cause := cmp.Or(strings.Join(w.causes(s), " + "), "no fault")
+			cause := cmp.Or(strings.Join(w.causes(s), " + "), noFault)
 			r := rows[s.op+cause]
 			if r == nil {
 				r = &row{op: s.op, cause: cause}
@@ -193,6 +207,9 @@ func (w *watch) report(t *testing.T, judge bool) {
 		lines = append(lines, fmt.Sprintf("  %-21s longest %7v, %5d above %v: %s (%s)", r.op, r.worst.took.Round(time.Millisecond), r.n, noticeable, r.cause, r.worst.about))
 		if why := w.why(r.worst); why != "" && r.worst.took >= explained {
 			lines = append(lines, "      "+why)
+		}
+		if r.cause == noFault && r.worst.took >= explained {
+			t.Logf("%s waited %v without a fault: %s\n\t%s", r.op, r.worst.took.Round(time.Millisecond), r.worst.about, w.course(r.worst))
 		}
 		if limit := limits[r.cause][r.op]; limit > 0 && r.worst.took > limit {
 			say := t.Logf

@@ -20,8 +20,20 @@ import (
 // its coordinator again and again at the same place until a connection is refused or
 // an answer names another.
 type waits struct {
-	mu  sync.Mutex
-	all []wait // guards: in the order they ended, the last keptWaits
+	mu   sync.Mutex
+	all  []wait // guards: in the order they ended, the last keptWaits
+	said []line // guards: what the client itself logged, the last keptLines
+
+	// A stall ends for many records at once; they share what was logged.
+	shared      []line
+	sharedSince time.Time // began
+	sharedAt    time.Time // asked
+}
+
+// line is one of a client's log.
+type line struct {
+	at   time.Time
+	text string
 }
 
 // wait is one request that took long or failed.
@@ -35,6 +47,47 @@ type wait struct {
 
 // keptWaits are more than one stall has.
 const keptWaits = 500
+
+// keptLines are what a reader logs in some ten seconds.
+const keptLines = 5000
+
+// Level makes waits a kgo.Logger, for clients whose stalls are hard to explain.
+func (w *waits) Level() kgo.LogLevel { return kgo.LogLevelDebug }
+
+// Log keeps a line.
+func (w *waits) Log(_ kgo.LogLevel, msg string, keyvals ...any) {
+	text := msg
+	for i := 0; i+1 < len(keyvals); i += 2 {
+		text += fmt.Sprintf(" %v=%.200v", keyvals[i], keyvals[i+1])
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said = append(w.said, line{time.Now(), text})
+	if len(w.said) > 2*keptLines {
+		w.said = slices.Clone(w.said[keptLines:])
+	}
+}
+
+// log is what the client said from then on, at most some 200 lines from the
+// beginning and as many from the end.
+func (w *waits) log(began time.Time) []line {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if !began.Before(w.sharedSince) && now.Sub(w.sharedAt) < noticeable {
+		return w.shared
+	}
+	i, _ := slices.BinarySearchFunc(w.said, began, func(l line, t time.Time) int { return l.at.Compare(t) })
+	said := slices.Clone(w.said[i:])
+	if most := 200; len(said) > 2*most {
+		said = slices.Concat(said[:most], said[len(said)-most:])
+	}
+	w.shared, w.sharedSince, w.sharedAt = said, began, now
+	return said
+}
 
 // keysOf are the requests that an operation waits for. Connecting and the question
 // who the coordinator or leader is belong to all.
