@@ -34,6 +34,7 @@ type freezing struct {
 	w     *world
 	nc    *nats.Conn
 	files []string // by gateway: what is armed
+	said  []int    // by gateway: how often it had said that it freezes when that was armed
 	peers []*peer  // by gateway
 }
 
@@ -43,7 +44,7 @@ func newFreezing(t *testing.T, s shape) *freezing {
 	dir := t.TempDir()
 	z := &freezing{T: t}
 	for i := range s.gateways {
-		z.files = append(z.files, filepath.Join(dir, fmt.Sprint(i)))
+		z.files, z.said = append(z.files, filepath.Join(dir, fmt.Sprint(i))), append(z.said, 0)
 	}
 	s.own = func(i int) []string { return []string{"STREAM_KILL_FILE=" + z.files[i]} }
 	z.w = newWorld(t, s)
@@ -63,6 +64,7 @@ func newFreezing(t *testing.T, s shape) *freezing {
 // arm has gateway i freeze when it comes to a point. Nothing of it is armed then.
 func (z *freezing) arm(i int, point string) {
 	z.Helper()
+	z.said[i] = strings.Count(z.w.gateways[i].Log(), "frozen at ")
 	tmp := z.files[i] + ".new"
 	if err := os.WriteFile(tmp, []byte("freeze "+point), 0o600); err != nil {
 		z.Fatal(err)
@@ -91,7 +93,14 @@ func (z *freezing) froze(i int, point string) (subject string) {
 	})
 	stands(z.T, g, 10*time.Second)
 	g.set(frozen)
-	log := g.Log()
+	var log string // what it has written comes a moment later
+	testkit.Poll(z, 10*time.Second, g.name+" has said where it stands", func() error {
+		log = g.Log()
+		if strings.Count(log, "frozen at ") <= z.said[i] || !strings.HasSuffix(log, "\n") {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 	_, last, ok := strings.Cut(log[strings.LastIndex(log, "frozen at "):], "request.sending=")
 	if !ok {
 		return ""
@@ -225,26 +234,30 @@ func (z *freezing) wantStreams(topic string, n int) {
 // explained has stream repair look for what is wrong.
 func (z *freezing) explained() {
 	z.Helper()
-	ctx, cancel := context.WithTimeout(z.Context(), time.Minute)
-	defer cancel()
-	var stderr strings.Builder
-	cmd := exec.CommandContext(ctx, testkit.KillableBinary(z), "repair", "--pubsub-url", z.w.nats[0].URL, "-o", "json")
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		z.Fatalf("stream repair: %v\n%s", err, stderr.String())
-	}
-	var found struct {
-		Partitions  []json.RawMessage `json:"partitions"`
-		Unexplained []string          `json:"unexplained_streams"`
-		Strays      []string          `json:"unexplained_partition_keys"`
-	}
-	if err := json.Unmarshal(out, &found); err != nil {
-		z.Fatalf("stream repair: %v\n%s", err, out)
-	}
-	if len(found.Partitions)+len(found.Unexplained)+len(found.Strays) > 0 {
-		z.Errorf("stream repair has found:\n%s", out)
-	}
+	// What is removed loses its stream first, then its record.
+	testkit.Poll(z, time.Minute, "stream repair has found nothing", func() error {
+		ctx, cancel := context.WithTimeout(z.Context(), time.Minute)
+		defer cancel()
+		var stderr strings.Builder
+		cmd := exec.CommandContext(ctx, testkit.KillableBinary(z), "repair", "--pubsub-url", z.w.nats[0].URL, "-o", "json")
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, stderr.String())
+		}
+		var found struct {
+			Partitions  []json.RawMessage `json:"partitions"`
+			Unexplained []string          `json:"unexplained_streams"`
+			Strays      []string          `json:"unexplained_partition_keys"`
+		}
+		if err := json.Unmarshal(out, &found); err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		if len(found.Partitions)+len(found.Unexplained)+len(found.Strays) > 0 {
+			return fmt.Errorf("it has found:\n%s", out)
+		}
+		return nil
+	})
 }
 
 // late is an answer that comes when its gateway has woken up: its code, or
