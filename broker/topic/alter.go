@@ -105,6 +105,9 @@ func (a Alteration) apply(old map[string]string, present func(name string) (valu
 				now = v
 			}
 			parts := distinct(list(now))
+			if c.Op == Append && len(parts) > 0 && len(list(*c.Value)) == 0 {
+				parts = append(parts, "") // which no list may have, as in Kafka
+			}
 			for _, p := range list(*c.Value) {
 				i := slices.Index(parts, p)
 				switch {

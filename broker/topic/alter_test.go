@@ -72,6 +72,10 @@ func TestC43Alter(t *testing.T) {
 		{"subtract", Alteration{Changes: changes("subtract:cleanup.policy=compact")}, nil, "cleanup.policy=delete"},
 		{"replace by nothing", Alteration{Replace: true}, nil, ""},
 		{"append to the default", Alteration{Changes: changes("append:cleanup.policy=compact")}, nil, "cleanup.policy=delete,compact"},
+		{"append nothing", Alteration{Changes: changes("append:cleanup.policy=")}, kerr.InvalidConfig, "cleanup.policy=delete,compact"},
+		{"subtract nothing", Alteration{Changes: changes("subtract:cleanup.policy=")}, nil, "cleanup.policy=delete,compact"},
+		{"subtract all", Alteration{Changes: changes("subtract:cleanup.policy=compact,delete")}, nil, "cleanup.policy="},
+		{"append nothing to nothing", Alteration{Changes: changes("append:cleanup.policy=")}, nil, "cleanup.policy="},
 	} {
 		wantCode(t, c.what, g.Alter(t.Context(), top, c.a), c.refused)
 		want := map[string]string{}
@@ -343,6 +347,21 @@ func TestSettingsAreBounded(t *testing.T) {
 	}
 	if err := g.AlterBroker(t.Context(), "", Alteration{Changes: changes("set:log.retention.ms=5")}); err != nil {
 		t.Error(err)
+	}
+}
+
+// What Kafka's cleaner could not work with is refused, as there.
+func TestCleanerConfigsAreChecked(t *testing.T) {
+	t.Parallel()
+	g := settled(t, newCluster(memory.Config{}), "a", nil)
+	for _, c := range []struct {
+		change  string
+		refused *kerr.Error
+	}{
+		{"log.cleaner.dedupe.buffer.size=1048575", kerr.InvalidRequest}, {"log.cleaner.dedupe.buffer.size=-1", kerr.InvalidRequest}, {"log.cleaner.dedupe.buffer.size=1048576", nil},
+		{"log.cleaner.threads=0", kerr.InvalidRequest}, {"log.cleaner.threads=2", nil}, {"log.cleaner.backoff.ms=-1", kerr.InvalidRequest},
+	} {
+		wantCode(t, c.change, g.AlterBroker(t.Context(), "", Alteration{Changes: changes("set:" + c.change)}), c.refused)
 	}
 }
 

@@ -114,11 +114,11 @@ var dynamic = func() map[string]func(string) error {
 	m := map[string]func(string) error{
 		"background.threads":                  number(typeInt, 1, math.MaxInt32),
 		"log.cleaner.backoff.ms":              number(typeLong, 0, math.MaxInt64),
-		"log.cleaner.dedupe.buffer.size":      number(typeLong, math.MinInt64, math.MaxInt64),
+		"log.cleaner.dedupe.buffer.size":      dedupe,
 		"log.cleaner.io.buffer.load.factor":   double,
 		"log.cleaner.io.buffer.size":          number(typeInt, 0, math.MaxInt32),
 		"log.cleaner.io.max.bytes.per.second": double,
-		"log.cleaner.threads":                 number(typeInt, 0, math.MaxInt32),
+		"log.cleaner.threads":                 number(typeInt, 1, math.MaxInt32),
 		"num.io.threads":                      number(typeInt, 1, math.MaxInt32),
 		"num.network.threads":                 number(typeInt, 1, math.MaxInt32),
 		"num.recovery.threads.per.data.dir":   number(typeInt, 1, math.MaxInt32),
@@ -132,6 +132,17 @@ var dynamic = func() map[string]func(string) error {
 	m["log.retention.ms"] = number(typeLong, math.MinInt64, math.MaxInt64) // negative is -1
 	return m
 }()
+
+// dedupe is LogCleaner's check of the memory for keys.
+func dedupe(v string) error {
+	if err := number(typeLong, math.MinInt64, math.MaxInt64)(v); err != nil {
+		return err
+	}
+	if number(typeLong, 1<<20, math.MaxInt64)(v) != nil {
+		return sentence("requirement failed: %s must be at least 1MB per cleaner thread.")
+	}
+	return nil
+}
 
 // chains are the keys that stand in for one that is not set, best first
 // (DynamicBrokerConfig.brokerConfigSynonyms).
