@@ -369,7 +369,7 @@ func (p *Partition) Clean() CleanState {
 		s.Running = p.run.Stream
 	}
 	if m := p.clean; m != nil {
-		s.X, s.Seq, s.Stream, s.Records, s.Bytes, s.Last = m.X, m.Seq, m.Stream, m.Records, m.Bytes, time.UnixMilli(m.At)
+		s.X, s.Seq, s.Stream, s.Records, s.Bytes, s.Last = m.X, p.first, m.Stream, m.Records, m.Bytes, time.UnixMilli(m.At)
 		if m.Horizon > 0 {
 			s.Horizon = time.UnixMilli(m.Horizon)
 		}

@@ -45,7 +45,8 @@ type CleanState struct {
 	// Known: the partition record was read; without it all else is zero.
 	Known bool
 	// X is the offset below which all is compacted, Seq the main stream's message
-	// that begins there; both 0 where the log was never compacted.
+	// that begins there, or the first one of a stream that was lost and made again;
+	// both 0 where the log was never compacted.
 	X   types.Offset
 	Seq pubsub.Seq
 	// Dirty are the bytes from X on as far as they are known, -1 where they are not.
