@@ -172,7 +172,7 @@ try "C compiler" install_compiler
 try "Kafka tools" install_kafka
 try "Python clients" install_python
 try "Node clients" install_node
-try "Java client 4.3" install_java 4.3 Client.java 4.3/Line.java
+try "Java client 4.3" install_java 4.3 Client.java 4.3/Line.java SchemaStore.java
 try "Java client 2.1" install_java 2.1 Client.java 2.1/Line.java
 try "Kafka Streams" install_java streams streams/WordCount.java
 try "Rust client" install_rust

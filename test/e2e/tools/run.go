@@ -131,6 +131,12 @@ func Java(t testing.TB, line string, args ...string) Run {
 	return javaProgram(t, line, "Client", args)
 }
 
+// SchemaStore is a run of test/e2e/java/SchemaStore.java.
+func SchemaStore(t testing.TB, args ...string) Run {
+	t.Helper()
+	return javaProgram(t, "4.3", "SchemaStore", args)
+}
+
 // Streams is a run of test/e2e/java/streams/WordCount.java.
 func Streams(t testing.TB, args ...string) Run {
 	t.Helper()
