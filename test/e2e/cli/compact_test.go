@@ -73,14 +73,15 @@ func TestC23CompactedTopic(t *testing.T) {
 			abort(t, b, topic)
 			next += 2
 
+			// The end of a transaction is answered before its markers are written.
+			testkit.Poll(t, 20*time.Second, "the last marker", func() error {
+				ends, err := adm.ListEndOffsets(t.Context(), topic)
+				if end, _ := ends.Lookup(topic, 0); err == nil && end.Offset != int64(next) {
+					err = fmt.Errorf("the end is %d, want %d", end.Offset, next)
+				}
+				return err
+			})
 			compactTo(t, b, topic, next-1)
-			ends, err := adm.ListEndOffsets(t.Context(), topic)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if end, _ := ends.Lookup(topic, 0); end.Offset != int64(next) {
-				t.Fatalf("the end is %d, want %d", end.Offset, next)
-			}
 
 			t.Run("kafka", func(t *testing.T) {
 				out := tool(t, b, "kafka-console-consumer", "--topic", topic, "--group", "cli.compacted", "--from-beginning", "--timeout-ms", "10000",

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hanzoai/stream/test/e2e/broker"
 	"github.com/hanzoai/stream/test/e2e/tools"
+	"github.com/hanzoai/stream/test/testkit"
 )
 
 const offsetsTopic = "__consumer_offsets"
@@ -175,9 +176,8 @@ func follow(t *testing.T, b *broker.Broker) {
 		t.Helper()
 		var os kadm.Offsets
 		os.Add(kadm.Offset{Topic: "offsets-t", Partition: 0, At: at, LeaderEpoch: -1, Metadata: fmt.Sprint("m", at)})
-		if err := adm.CommitAllOffsets(ctx, "offsets-f", os); err != nil {
-			t.Fatal(err)
-		}
+		// The first answers can be that the coordinator loads.
+		testkit.Poll(t, 30*time.Second, "a commit", func() error { return adm.CommitAllOffsets(ctx, "offsets-f", os) })
 	}
 	key := kmsg.OffsetCommitKey{Version: 1, Group: "offsets-f", Topic: "offsets-t"}
 	want := string(key.AppendTo(nil))

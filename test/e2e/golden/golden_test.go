@@ -140,12 +140,20 @@ func (s *session) transact(t *testing.T, id, topic string) {
 	}
 }
 
-// commit commits what transact began.
+// commit commits what transact began, and waits until its markers are written: the
+// answer comes before.
 func (s *session) commit(t *testing.T, id string) {
 	t.Helper()
 	if err := s.open[id].EndTransaction(t.Context(), kgo.TryCommit); err != nil {
 		t.Fatal(err)
 	}
+	testkit.Poll(t, limit, "the end of "+id, func() error {
+		all, err := kadm.NewClient(s.open[id]).DescribeTransactions(t.Context(), id)
+		if x := all[id]; err == nil && (x.Err != nil || x.State != "CompleteCommit") {
+			err = fmt.Errorf("%s, %v", x.State, x.Err)
+		}
+		return err
+	})
 }
 
 func (s *session) run(t *testing.T, command string, stdin []string) []string {
@@ -243,9 +251,8 @@ func (s *session) warm(t *testing.T) {
 	var commit kadm.Offsets
 	commit.AddOffset("first", 0, 0, -1)
 	s.leave(t, "first")
-	if err := kadm.NewClient(cl).CommitAllOffsets(t.Context(), "first", commit); err != nil {
-		t.Fatal(err)
-	}
+	// On a fresh broker the first answers can be that the coordinator loads.
+	testkit.Poll(t, 30*time.Second, "the first commit", func() error { return kadm.NewClient(cl).CommitAllOffsets(t.Context(), "first", commit) })
 	s.clean(t)
 }
 
