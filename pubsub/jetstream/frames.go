@@ -2,13 +2,15 @@ package jetstream
 
 import "sync"
 
-// Memory for large messages is used again when their readers say that they are
+// Memory for messages is used again when their readers say that they are
 // done: new memory has to be cleared and touched for the first time, which costs
-// about as much as the copies do.
+// about as much as the copies do, and whoever reads a whole log, as compaction
+// does, leaves as much garbage as the log has bytes. Below 8 KiB it is not worth
+// a function for each message.
 const (
-	frameMin = 128 << 10
-	// frameSizes are 128 KiB and up, half and whole powers of two: 8 MiB is last.
-	frameSizes = 13
+	frameMin = 8 << 10
+	// frameSizes are 8 KiB and up, half and whole powers of two: 8 MiB is last.
+	frameSizes = 21
 )
 
 var frames [frameSizes]sync.Pool // of *[]byte

@@ -21,7 +21,7 @@ import (
 func TestReadersShareFrames(t *testing.T) {
 	t.Parallel()
 	const n, readers, rounds = 60, 6, 20
-	size := func(seq pubsub.Seq) int { return 130_000 + int(seq%7)*40_000 }
+	size := func(seq pubsub.Seq) int { return 6_000 + int(seq%7)*60_000 }
 	for _, batched := range []bool{true, false} {
 		srv := startEmbedded(t, embedded.Config{})
 		st := connect(t, jetstream.Config{InProcess: srv})
