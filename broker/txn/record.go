@@ -31,6 +31,7 @@ type record struct {
 	Groups     []string                  `json:"groups,omitempty"`
 	InitBy     string                    `json:"init_by,omitempty"`
 	EndBy      string                    `json:"end_by,omitempty"`
+	Graced     int64                     `json:"graced,omitempty"`
 }
 
 // Headers of a record, for listing without payload.
@@ -55,7 +56,7 @@ func (s *State) Encode(e coord.Envelope) ([]byte, pubsub.Header, error) {
 		Envelope: e, ID: s.id, State: s.state, N: s.n,
 		ProducerID: s.producer.ID, Epoch: s.producer.Epoch, Previous: s.previous, LastEpoch: s.lastEpoch, Next: s.next,
 		Timeout: s.timeout.Milliseconds(), Start: s.start, Updated: s.updated, Version: versionClassic,
-		Groups: s.listGroups(), InitBy: s.initBy, EndBy: s.endBy,
+		Groups: s.listGroups(), InitBy: s.initBy, EndBy: s.endBy, Graced: s.graced,
 	}
 	if s.bumps {
 		r.Version = versionBumps
@@ -99,6 +100,8 @@ func (s *State) Decode(body []byte) error {
 	s.producer, s.previous, s.lastEpoch, s.next = Producer{r.ProducerID, r.Epoch}, r.Previous, r.LastEpoch, r.Next
 	s.timeout, s.start, s.updated = time.Duration(r.Timeout)*time.Millisecond, r.Start, r.Updated
 	s.bumps, s.initBy, s.endBy = r.Version >= versionBumps, r.InitBy, r.EndBy
+	// Who reads it takes it over, and says so with its first write.
+	s.adopted, s.graced = r.Graced != r.N, r.N
 	for id, ns := range r.Partitions {
 		for _, n := range ns {
 			s.partitions[Partition{id, n}] = struct{}{}

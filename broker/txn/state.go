@@ -49,7 +49,10 @@ type State struct {
 	// initBy and endBy name the requests that gave out the producer and that decided
 	// last: another copy of them changes nothing.
 	initBy, endBy string
-	extra         map[string]json.RawMessage
+	// graced is the number of the transaction whose client got the moment that it
+	// gets once.
+	graced int64
+	extra  map[string]json.RawMessage
 
 	dirty bool // the record differs from what is stored
 	// unstored: it differs in that the transaction is complete, which need not be
@@ -59,6 +62,7 @@ type State struct {
 	// In memory only.
 	ended    chan struct{} // closed when the decided transaction is complete, or the state gone; nil: none is decided
 	grace    time.Time     // no timeout before: clients could not reach us
+	adopted  bool          // whoever had the record before gave no such moment
 	deadline time.Time     // when the open transaction may have lasted too long; zero: none is open
 	overdue  bool          // it has
 	storeAt  time.Time     // when the completion is stored at last
@@ -70,7 +74,8 @@ type State struct {
 }
 
 // graceful is how long a client has to end its transaction after nobody could
-// reach its coordinator, however old the transaction is.
+// reach its coordinator, however old the transaction is. It gets that once: its
+// partitions' readers wait, also where one owner after the other is lost.
 const graceful = 2 * time.Second
 
 // noID stands for no producer id.

@@ -287,20 +287,48 @@ func TestTimeout(t *testing.T) {
 }
 
 // An owner that adopts an open transaction gives its client a moment, however old
-// it is, and so does one that nobody could reach.
+// it is, and so does one that nobody could reach; each transaction has that once.
 func TestTimeoutAfterSilence(t *testing.T) {
+	for name, silence := range map[string]func(*rig){"adopted": (*rig).adopt, "not reached": func(r *rig) { r.s.Restart(r.now) }} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			p := r.mustInit(NoProducer)
+			for range 2 {
+				r.mustAdd(p, p0)
+				r.now = r.now.Add(time.Hour)
+				silence(r)
+				r.pass(graceful - time.Millisecond)
+				r.want(Ongoing, p)
+				r.pass(time.Millisecond)
+				r.want(PrepareAbort, Producer{p.ID, p.Epoch + 1})
+				r.complete()
+				r.chores = nil
+				p = r.mustInit(NoProducer)
+			}
+		})
+	}
+}
+
+// Owners that are lost one after the other do not hold up readers for longer.
+func TestTimeoutAfterSeveralOwners(t *testing.T) {
 	r := newRig(t)
 	p := r.mustInit(NoProducer)
-	r.mustAdd(p, p0)
-	r.now = r.now.Add(time.Hour)
-	r.reload()
-	r.pass(graceful - time.Millisecond)
-	r.want(Ongoing, p)
-	r.s.Restart(r.now)
-	r.pass(graceful - time.Millisecond)
-	r.want(Ongoing, p)
-	r.pass(time.Millisecond)
-	r.want(PrepareAbort, Producer{p.ID, p.Epoch + 1})
+	for range 2 {
+		r.mustAdd(p, p0)
+		r.adopt()
+		r.pass(59 * time.Second)
+		for range 2 {
+			r.adopt()
+			r.want(Ongoing, p)
+		}
+		r.pass(time.Second)
+		r.want(Ongoing, p)
+		r.adopt()
+		r.pass(time.Millisecond)
+		r.want(PrepareAbort, Producer{p.ID, p.Epoch + 1})
+		r.complete()
+		p = r.mustInit(NoProducer)
+	}
 }
 
 // The age is the store's: a clock of ours that is ahead, or runs away, ends nothing
@@ -502,6 +530,7 @@ func TestRecord(t *testing.T) {
 	if _, err := r.addOffsets(p, "g.é"); err != nil {
 		t.Fatal(err)
 	}
+	r.adopt()
 	s := newState("", &r.c, r.s.ahead, nil)
 	body := append(r.stored[:len(r.stored)-1:len(r.stored)-1], `,"later":{"x":1}}`...)
 	if err := s.Decode(body); err != nil {

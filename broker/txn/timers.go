@@ -26,9 +26,12 @@ func (s *State) Start(now time.Time, e coord.Envelope) {
 }
 
 // Restart implements coord.State. An open transaction is as old as it is, but its
-// client gets some time to end it.
+// client gets some time to end it, once.
 func (s *State) Restart(now time.Time) {
-	s.grace, s.overdue, s.begun = now.Add(graceful), false, chore{}
+	if s.adopted || s.graced != s.n {
+		s.grace, s.graced, s.adopted = now.Add(graceful), s.n, false
+	}
+	s.overdue, s.begun = false, chore{}
 	if s.state == Ongoing {
 		s.await(now)
 	}
