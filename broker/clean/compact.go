@@ -188,11 +188,14 @@ func (c *Compactor) may() bool {
 
 // asked reports whether an operator waits for a partition that is not left alone,
 // or has changed its settings.
-func (c *Compactor) asked() bool {
+func (c *Compactor) asked() bool { return c.askedBeside("") }
+
+// askedBeside leaves one stream's partition out.
+func (c *Compactor) askedBeside(stream string) bool {
 	now := c.d.Clock()
 	return slices.ContainsFunc(c.d.Partitions(), func(p Compacted) bool {
 		cfg, s := p.Config(), p.Clean()
-		return cfg.Compacted && (s.Want > s.X && !c.leftAlone(p, now) || c.seen[p.Stream()] != *cfg)
+		return p.Stream() != stream && cfg.Compacted && (s.Want > s.X && !c.leftAlone(p, now) || c.seen[p.Stream()] != *cfg)
 	})
 }
 
@@ -257,14 +260,16 @@ func (c *Compactor) Pass(ctx context.Context) (did bool) {
 		}
 	}
 	slices.SortStableFunc(due, candidate.compare)
-	for _, x := range due {
+	for i, x := range due {
 		if ctx.Err() != nil || !c.may() {
 			return false
 		}
 		if did && (c.d.Clock().Sub(wall) > relist || !x.want && c.asked()) {
 			break // others are dirtier by now, or come first
 		}
-		if c.compact(ctx, x) {
+		// One that takes many passes does not hold up others until the last.
+		waiting := i+1 < len(due) && (due[i+1].want || !x.want)
+		if c.compact(ctx, x, func() bool { return waiting || c.askedBeside(x.p.Stream()) }) {
 			did = true
 		}
 	}
@@ -288,6 +293,7 @@ type candidate struct {
 	ratio float64 // of what is not compacted to all
 	want  bool    // an operator waits
 	force bool    // whatever the ratio
+	last  time.Time
 }
 
 // consider decides as Kafka's LogCleanerManager.grabFilthiestCompactedLog does: by
@@ -302,7 +308,7 @@ func consider(p Compacted, b pubsub.Bounds, now time.Time) (candidate, bool) {
 	} else if dirty < 0 || s.Seq == 0 {
 		dirty = int64(b.Bytes)
 	}
-	x := candidate{p: p, want: s.Want > s.X}
+	x := candidate{p: p, want: s.Want > s.X, last: s.Last}
 	// The last message is never compacted.
 	fresh := b.Last > max(s.Seq, b.First)
 	if fresh && dirty > 0 {
@@ -314,13 +320,17 @@ func consider(p Compacted, b pubsub.Bounds, now time.Time) (candidate, bool) {
 	return x, x.force || x.ratio > cfg.MinDirtyRatio || aged
 }
 
-// compare puts first what operators wait for, then the dirtiest.
+// compare puts first what operators wait for, of it what was compacted longest ago,
+// then the dirtiest.
 func (x candidate) compare(y candidate) int {
 	if x.want != y.want {
 		if x.want {
 			return -1
 		}
 		return 1
+	}
+	if x.want && !x.last.Equal(y.last) {
+		return x.last.Compare(y.last)
 	}
 	return -cmp.Compare(x.ratio, y.ratio)
 }
@@ -330,8 +340,9 @@ var (
 	errChanged   = errors.New("the topic is not compacted any more")
 )
 
-// compact makes a run and reports whether it did something.
-func (c *Compactor) compact(ctx context.Context, x candidate) bool {
+// compact makes a run and reports whether it did something. enough says between two
+// passes that others wait.
+func (c *Compactor) compact(ctx context.Context, x candidate, enough func() bool) bool {
 	ahead, known := c.d.Ahead()
 	if !known {
 		return false
@@ -360,7 +371,7 @@ func (c *Compactor) compact(ctx context.Context, x candidate) bool {
 	res, err := p.Compact(ctx, partition.CompactOptions{
 		Now: began.Add(-ahead), Ratio: cfg.MinDirtyRatio,
 		MinLag: millis(cfg.MinLagMillis), MaxLag: millis(cfg.MaxLagMillis), DeleteRetention: millis(cfg.DeleteRetentionMillis),
-		Memory: c.d.Settings().Memory, Pace: pace.pace, Force: x.force,
+		Memory: c.d.Settings().Memory, Pace: pace.pace, Force: x.force, Enough: enough,
 		Progress: func(done, of int64) {
 			c.mu.Lock()
 			r.Done, r.Of = done, of
@@ -375,6 +386,9 @@ func (c *Compactor) compact(ctx context.Context, x candidate) bool {
 		// Rewriting the same log all the time is no use, however low its ratio.
 		if res.BytesIn < tiny {
 			backoff = c.rest(&cfg)
+		}
+		if res.More && x.want {
+			backoff = 0 // when those who wait as well have had their turn
 		}
 		h.until, h.fails, h.want = c.d.Clock().Add(backoff), 0, p.Clean().Want
 		c.held[p.Stream()] = h

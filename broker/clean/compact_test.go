@@ -32,6 +32,7 @@ type part struct {
 	swept int
 	err   error
 	read  int64 // bytes that a run reads; 0: 1000
+	more  bool  // a run leaves the rest to the next one
 	// work is what a run does.
 	work func(ctx context.Context, o partition.CompactOptions) error
 }
@@ -72,7 +73,7 @@ func (p *part) Compact(ctx context.Context, o partition.CompactOptions) (partiti
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state.X, p.state.Last, p.state.Horizon = 100, o.Now, time.Time{}
-	return partition.CompactResult{Upto: 100, RecordsIn: 10, RecordsOut: 4, BytesIn: max(p.read, 1000), BytesOut: 400, Passes: 1}, nil
+	return partition.CompactResult{Upto: 100, RecordsIn: 10, RecordsOut: 4, BytesIn: max(p.read, 1000), BytesOut: 400, Passes: 1, More: p.more}, nil
 }
 
 func (p *part) set(fn func(p *part)) { p.mu.Lock(); defer p.mu.Unlock(); fn(p) }

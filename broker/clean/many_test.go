@@ -107,3 +107,50 @@ func TestManyWithNothingRest(t *testing.T) {
 		}
 	})
 }
+
+// TestManyPassesYield: a partition whose keys take many passes, because an operator
+// asked or not, lets others have their turn between two of them; alone it goes on.
+func TestManyPassesYield(t *testing.T) {
+	for _, wanted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			passes := 0
+			large, small := compacted("large"), compacted("small")
+			large.read = 64 << 20
+			large.work = func(_ context.Context, o partition.CompactOptions) error {
+				for {
+					time.Sleep(time.Minute)
+					if passes++; passes == 10 {
+						large.set(func(p *part) { p.state.Want, p.state.Bytes = 0, 1<<30 })
+						return nil
+					}
+					if o.Enough() {
+						large.more = true
+						return nil
+					}
+					large.more = false
+				}
+			}
+			if wanted {
+				large.state.Want = 1000
+			}
+			small.state.Bytes = 900
+			b := newBench(t, large, small)
+			defer b.start()()
+			wait(150 * time.Second)
+			if small.times() == 0 && !wanted {
+				t.Error("the small one waits for all passes")
+			}
+			small.set(func(p *part) { p.state.Want = 1000 })
+			n := small.times()
+			wait(70 * time.Second)
+			if small.times() == n {
+				t.Errorf("wanted %v: an operator waits for all passes", wanted)
+			}
+			small.set(func(p *part) { p.state.Want, p.state.Bytes = 0, 1<<30 })
+			wait(10 * time.Minute)
+			if passes != 10 || large.times() > 4 {
+				t.Errorf("wanted %v: %d passes in %d runs", wanted, passes, large.times())
+			}
+		})
+	}
+}

@@ -115,8 +115,12 @@ func (p *Partition) Compact(ctx context.Context, o CompactOptions) (CompactResul
 		res.Took = p.host.clock().Sub(began)
 		p.mu.Lock()
 		rest := p.clean != nil && p.clean.Dirty < pl.goal
+		within := rest && p.clean.Dirty < p.clean.X // nobody else would know of the rest
 		p.mu.Unlock()
 		if !rest {
+			return res, nil
+		}
+		if res.More = !within && o.Enough != nil && o.Enough(); res.More {
 			return res, nil
 		}
 		o.Force = true

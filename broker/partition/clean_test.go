@@ -628,6 +628,33 @@ func TestCompactionWithLittleMemory(t *testing.T) {
 	})
 }
 
+// TestCompactionLetsOthersHaveTheirTurn: between two passes it may end, but not
+// within a message, which nobody would know of.
+func TestCompactionLetsOthersHaveTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := compacted(t)
+		g := w.gateway(memory.Faults{})
+		g.put(0, "a=1", "b=1", "c=1", "d=1", "e=1")
+		for _, kv := range []string{"a=2", "b=2", "c=2", "d=2", "e=2", "z=1"} {
+			g.put(0, kv)
+		}
+		runs := 0
+		for more := true; more; runs++ {
+			res, err := g.p.Compact(t.Context(), CompactOptions{Now: time.Now(), Memory: 100, Force: true, Enough: func() bool { return true }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m := w.stored().Clean; m.Dirty != m.X {
+				t.Errorf("run %d ends within a message: %+v", runs, m)
+			}
+			more = res.More
+		}
+		if got := fmt.Sprint(g.shows()); runs < 2 || got != "[5:a=2 6:b=2 7:c=2 8:d=2 9:e=2 10:z=1]" {
+			t.Errorf("%d runs: %s", runs, got)
+		}
+	})
+}
+
 // TestCompactedRecordsLost: reads of what is lost fail and say so; everything else
 // goes on; a repair moves the log start behind it, and no further.
 func TestCompactedRecordsLost(t *testing.T) {

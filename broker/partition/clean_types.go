@@ -24,6 +24,9 @@ type CompactOptions struct {
 	Pace func(ctx context.Context, bytes int) error
 	// Force: an operator asked, or a delete horizon is due: Ratio is not asked.
 	Force bool
+	// Enough is asked after each pass, if the memory for keys did not last for all:
+	// with true the rest is left to the next run. nil: the run goes on.
+	Enough func() bool
 	// Progress is told how many bytes of how many are done; nil: nobody is told.
 	Progress func(done, of int64)
 }
@@ -37,6 +40,7 @@ type CompactResult struct {
 	BytesIn    int64         `json:"bytes_in"`
 	BytesOut   int64         `json:"bytes_out"`
 	Passes     int           `json:"passes"`
+	More       bool          `json:"more,omitempty"` // CompactOptions.Enough said so
 	Took       time.Duration `json:"took"`
 }
 
