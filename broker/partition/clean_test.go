@@ -565,6 +565,49 @@ func TestRetentionThroughSibling(t *testing.T) {
 	})
 }
 
+// TestRetentionBehindASiblingWithoutRecords: where compaction has left no record, of a
+// topic without keys, say, it does not keep what comes behind from being let go, by
+// time or size, whatever the policy is by then.
+func TestRetentionBehindASiblingWithoutRecords(t *testing.T) {
+	for name, set := range map[string]func(c *Config){
+		"time": func(c *Config) { c.RetentionMillis = 60_000 },
+		"size": func(c *Config) { c.RetentionMillis, c.RetentionBytes = -1, 1000 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := compacted(t)
+				g, _ := w.maintainer(memory.Faults{}, 1, true)
+				keyless := func() {
+					g.configure(func(c *Config) { c.Compacted = false })
+					g.mustProduce(keyed(serde.BatchFields{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}, 0, []serde.NewRecord{{TimestampMillis: time.Now().UnixMilli(), Value: make([]byte, 500)}}))
+				}
+				for range 10 {
+					keyless()
+				}
+				g.configure(func(c *Config) { c.Compacted = true })
+				g.mustCompact(CompactOptions{Force: true})
+				if m := w.stored().Clean; m == nil || m.Records != 0 {
+					t.Fatalf("left: %+v", m)
+				}
+				for range 10 {
+					keyless()
+				}
+				g.configure(set)
+				time.Sleep(time.Hour)
+				keyless()
+				g.retain()
+				if r := w.stored(); r.Start < 18 || r.Clean != nil || len(w.server.Logs()) != 1 {
+					t.Errorf("the log begins at %d of 21, %+v, %v", r.Start, r.Clean, w.server.Logs())
+				}
+				g.put(0, "z=1")
+				if got := g.shows(); !strings.HasSuffix(got[len(got)-1], ":z=1") {
+					t.Error(got)
+				}
+			})
+		})
+	}
+}
+
 // TestWantCompacted: what an operator asked for is in the record until it is done, or
 // until nothing can be done.
 func TestWantCompacted(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 // retainSibling lets go of what the settings do not keep of a sibling, which holds
 // the oldest records: the log start moves over its messages, by the largest
 // timestamp in each, or while what comes behind them holds retention.bytes. left: it
-// still holds some, so that nothing of the main stream is due.
+// still holds records that are not due, so that nothing of the main stream is.
 func (p *Partition) retainSibling(ctx context.Context, t tenure, l *limits, b pubsub.Bounds) (left bool, err error) {
 	p.mu.Lock()
 	m, start, repaired := p.clean, p.start, p.repaired
@@ -64,6 +64,9 @@ func (p *Partition) retainSibling(ctx context.Context, t tenure, l *limits, b pu
 	})
 	if errors.Is(err, errMoved) {
 		return true, nil // it is another one by now: the next pass
+	}
+	if err == nil && why == "" && to >= m.X {
+		return false, nil // no record is left in it: it goes with the main stream's first
 	}
 	if err != nil || why == "" || to <= start {
 		return true, err
