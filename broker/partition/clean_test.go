@@ -608,6 +608,45 @@ func TestRetentionBehindASiblingWithoutRecords(t *testing.T) {
 	}
 }
 
+// TestRetentionBetweenRuns: a log that is rewritten every 15 seconds lets go of what
+// is old like any other, though its sibling is always new; what came with an old
+// timestamp can be read for a while.
+func TestRetentionBetweenRuns(t *testing.T) {
+	for _, memoryFor := range []int{1, 1 << 16} { // many passes, or one
+		synctest.Test(t, func(t *testing.T) {
+			w := compacted(t)
+			g, _ := w.maintainer(memory.Faults{}, 1, true)
+			g.host.sibling = siblingSizes{1, 4}
+			g.configure(func(c *Config) { c.RetentionMillis = 60_000 })
+			g.put(0, "old=1")
+			for i := range 12 {
+				if i == 8 {
+					r := pairs([]string{"ancient=1"})
+					r[0].TimestampMillis = 1
+					g.mustProduce(keyed(serde.BatchFields{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}, 0, r))
+				}
+				for j := range 3 {
+					g.put(0, fmt.Sprintf("a=%d", j))
+				}
+				if _, err := g.p.Compact(t.Context(), CompactOptions{Now: time.Now(), MaxLag: 1 << 62, Force: true, Memory: memoryFor}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(14 * time.Second)
+				g.retain()
+				if got := fmt.Sprint(g.shows()); strings.Contains(got, ":old=") != (i < 4) && i != 4 {
+					t.Errorf("memory %d, after %d s: %s", memoryFor, 15*i+14, got)
+				} else if i == 8 && !strings.Contains(got, ":ancient=") {
+					t.Errorf("what has an old timestamp is gone at once: %s", got)
+				}
+				time.Sleep(time.Second)
+			}
+			if got := fmt.Sprint(g.shows()); strings.Contains(got, ":ancient=") {
+				t.Errorf("at last: %s", got)
+			}
+		})
+	}
+}
+
 // TestWantCompacted: what an operator asked for is in the record until it is done, or
 // until nothing can be done.
 func TestWantCompacted(t *testing.T) {

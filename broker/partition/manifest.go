@@ -39,6 +39,11 @@ type manifest struct {
 	Parts []siblingPart `json:"parts"` // of its index, in order
 	Span  int           `json:"span"`  // messages in each of them but the last
 	At    int64         `json:"at"`    // ms, the store's time when the run began
+	// Since: what lies below Before was stored before that time, ms: the manifest that
+	// this one replaced said so, and At says it of the rest. A log that is compacted
+	// all the time is not always young to retention.
+	Since  int64        `json:"since,omitempty"`
+	Before types.Offset `json:"before,omitempty"`
 	// Horizon is the earliest time, in ms, at which a tombstone or a marker in it
 	// may go; 0: there is none.
 	Horizon int64 `json:"horizon,omitempty"`
@@ -62,6 +67,26 @@ type tile struct {
 	base, last types.Offset
 	maxTime    int64 // the largest timestamp of a record in it, ms; -1 without any
 	size       int   // bytes of its batches
+}
+
+// stored is the time, ms, before which what lies up to an offset was stored.
+func (m *manifest) stored(last types.Offset) int64 {
+	if last < m.Before {
+		return m.Since
+	}
+	return m.At
+}
+
+// follows notes what the manifest before knew: nil, or one of an earlier pass of the
+// same run.
+func (m *manifest) follows(old *manifest) {
+	switch {
+	case old == nil:
+	case old.At == m.At:
+		m.Since, m.Before = old.Since, old.Before
+	default:
+		m.Since, m.Before = old.At, old.X
+	}
 }
 
 // check refuses a manifest that cannot be obeyed.

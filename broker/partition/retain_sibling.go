@@ -45,7 +45,7 @@ func (p *Partition) retainSibling(ctx context.Context, t tenure, l *limits, b pu
 			}
 			for _, x := range ts[from:] {
 				// Without records it goes with the one behind it.
-				a := aged{time: x.maxTime, stored: m.At, size: uint64(x.size)}
+				a := aged{time: x.maxTime, stored: m.stored(x.last), size: uint64(x.size)}
 				if a.time < 0 {
 					a.time, a.stored = 0, 0
 				}

@@ -178,6 +178,9 @@ func (w *rewriting) begin(ctx context.Context, stream string) error {
 func (w *rewriting) fill(ctx context.Context, stream string) (*manifest, error) {
 	p, pl := w.p, &w.plan
 	out := newSiblingWriter(p, stream, pl.start)
+	m := &manifest{At: w.o.Now.UnixMilli()}
+	m.follows(pl.clean)
+	out.cut = m.Before
 	out.pace = func(ctx context.Context, n int) error { return w.pace(ctx, n, false) }
 	if err := w.follow(ctx, pl.start, w.x, func(m *part) error {
 		if err := m.batches(func(b serde.Batch) error {
@@ -217,10 +220,9 @@ func (w *rewriting) fill(ctx context.Context, stream string) (*manifest, error) 
 	if b.Last != out.head.seq-1 {
 		return nil, fmt.Errorf("%s ends at %d instead of %d: %w", stream, b.Last, out.head.seq-1, pubsub.ErrUnavailable)
 	}
-	m := &manifest{
-		Stream: stream, Last: b.Last, Records: w.records, Bytes: int64(b.Bytes), First: out.parts[0].First, X: w.x, Seq: w.seq,
-		Dirty: w.dirty, Parts: out.parts, Span: p.host.sibling.span, At: w.o.Now.UnixMilli(), Horizon: w.horizon,
-	}
+	m.Stream, m.Last, m.Records, m.Bytes, m.First = stream, b.Last, w.records, int64(b.Bytes), out.parts[0].First
+	m.X, m.Seq, m.Dirty, m.Horizon = w.x, w.seq, w.dirty, w.horizon
+	m.Parts, m.Span = out.parts, p.host.sibling.span
 	if err := m.check(); err != nil {
 		return nil, err
 	}

@@ -85,9 +85,12 @@ type siblingWriter struct {
 	log    pubsub.Log
 	pace   func(ctx context.Context, bytes int) error
 
-	buf     []byte
-	head    siblingHead // of the message that is being filled
-	largest int         // bytes of one message's batches
+	buf  []byte
+	head siblingHead // of the message that is being filled
+	// cut is an offset at which a message ends, if records lie before it and behind
+	// it: retention goes by one of them and the other.
+	cut     types.Offset
+	largest int // bytes of one message's batches
 
 	tiles []tile // of the part of the index that is being filled
 	parts []siblingPart
@@ -108,6 +111,15 @@ func (w *siblingWriter) begin(seq pubsub.Seq, base types.Offset) {
 // add takes what is left of a batch, which stood for the offsets up to last:
 // whole batches, or none.
 func (w *siblingWriter) add(ctx context.Context, left []byte, last types.Offset) error {
+	if w.cut > 0 && last >= w.cut {
+		if w.head.batches > 0 && w.head.base < w.cut {
+			w.head.last = max(w.head.last, w.cut-1)
+			if err := w.flush(ctx); err != nil {
+				return err
+			}
+		}
+		w.cut = 0
+	}
 	for len(left) > 0 {
 		b, rest, err := serde.ParseBatch(left)
 		if err != nil {
