@@ -275,10 +275,10 @@ func TestCompactionState(t *testing.T) {
 	}
 	b.compact("c")
 	// What is in the record is known before the one that wrote it says so itself.
-	eventually(t, "one has compacted and does nothing now", func() bool {
-		return slices.ContainsFunc(w.nodes, func(n *node) bool {
+	eventually(t, "all know that one has compacted and does nothing now", func() bool {
+		return !slices.ContainsFunc(w.nodes, func(n *node) bool {
 			f := n.gateway.Cleaner(t.Context())
-			return f.Last != nil && f.Running == nil
+			return f.Last == nil || f.State != "idle"
 		})
 	})
 	first := a.gateway.Cleaner(t.Context())

@@ -60,13 +60,15 @@ func TestCompactedOnThreeServers(t *testing.T) {
 		}()
 	}
 	began := time.Now()
-	compactedTo := func() int64 {
+	compactedTo := func() (upto int64) {
 		t.Helper()
-		c, err := topicCompaction(t.Context(), s, topic)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c.CompactedTo
+		// Its stream may have no leader at first.
+		testkit.Poll(t, 30*time.Second, "how far it is compacted", func() error {
+			c, err := topicCompaction(t.Context(), s, topic)
+			upto = c.CompactedTo
+			return err
+		})
+		return upto
 	}
 	further := func(than int64) {
 		t.Helper()
