@@ -172,7 +172,7 @@ func (b *Broker) Start(ctx context.Context) error {
 	b.topics = topic.New(b.cfg.Topic, topic.Deps{
 		Table: tables["topics"], Settings: tables["meta"], Store: b.store, Partitions: partitions{b.host}, Clock: b.cfg.Clock,
 		Cluster: b.meta.ClusterID, Incarnation: func() string { return b.cluster.Self().Incarnation },
-		MayAdopt: b.cluster.Ended, Fresh: b.cluster.Fresh, Maintains: b.maintains,
+		MayAdopt: b.cluster.Ended, Fresh: b.cluster.Fresh, Unbroken: b.cluster.Unbroken, Maintains: b.maintains,
 		Broker: b.isBroker, Self: func() string { return strconv.Itoa(int(b.self())) }, Logger: b.component("topic")})
 	// With an address per gateway clients find the owner themselves.
 	b.cfg.Group.Forward = b.cfg.Group.Forward && !b.perGateway()

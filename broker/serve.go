@@ -133,6 +133,9 @@ func (b *Broker) MetricsConfigs(name string) []topic.ConfigValue {
 // Configured names the groups and the subscriptions that configs were set for.
 func (b *Broker) Configured() (groups, metrics []string) { return b.topics.Configured() }
 
+// Unbroken marks a moment in the life of this gateway; see cluster.Cluster's.
+func (b *Broker) Unbroken() func(ctx context.Context) bool { return b.cluster.Unbroken() }
+
 // GrowTopic gives this very incarnation more partitions. The internal topic is
 // INVALID_REQUEST.
 func (b *Broker) GrowTopic(ctx context.Context, t *topic.Topic, g topic.Growth) error {

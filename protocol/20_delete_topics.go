@@ -41,6 +41,7 @@ func (h *handler) deleteTopics(ctx context.Context, r *request) (kmsg.Response, 
 
 	deletions := deletionsOf(req)
 	found := make(map[types.TopicID]int, len(deletions))
+	lives := h.backend.Unbroken()
 	for _, d := range deletions {
 		if d.err != nil {
 			continue
@@ -62,8 +63,15 @@ func (h *handler) deleteTopics(ctx context.Context, r *request) (kmsg.Response, 
 			if found[d.topic.ID] > 1 {
 				d.err = refuse(kerr.InvalidRequest, "The topic is given by its name and by its id.")
 			} else {
-				d.err = h.backend.DeleteTopic(ctx, d.topic)
-				if d.name != nil && refusedWith(d.err, kerr.UnknownTopicOrPartition) {
+				late := d.name != nil && !lives(ctx)
+				if !late {
+					d.err = h.backend.DeleteTopic(ctx, d.topic)
+				}
+				again := d.name != nil && refusedWith(d.err, kerr.UnknownTopicOrPartition)
+				switch late = late || again && !lives(ctx); {
+				case late:
+					d.err = topic.ErrLate // as ofName
+				case again:
 					// Perhaps it was the one before that we had in memory.
 					d.err = h.ofName(ctx, *d.name, func(t *topic.Topic) error {
 						st.TopicID = t.ID

@@ -47,6 +47,7 @@ func (h *handler) deleteRecords(ctx context.Context, r *request) (kmsg.Response,
 		}
 	}
 	names = once(names)
+	lives := h.backend.Unbroken()
 	find := h.finder(ctx)
 	work := newTogether()
 	resp.Topics = make([]kmsg.DeleteRecordsResponseTopic, len(names))
@@ -62,6 +63,9 @@ func (h *handler) deleteRecords(ctx context.Context, r *request) (kmsg.Response,
 			p, err := h.partitionOf(ctx, find, name, n)
 			if err == nil && topic.Internal(name) {
 				err = kerr.InvalidTopicException
+			}
+			if err == nil && !lives(ctx) {
+				err = topic.ErrLate // as ofName
 			}
 			if err != nil {
 				sp.ErrorCode = h.backend.Code(err, false)

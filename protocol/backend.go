@@ -81,6 +81,9 @@ type Topics interface {
 	TopicByID(ctx context.Context, id types.TopicID) (*topic.Topic, error) // UNKNOWN_TOPIC_ID
 	Topics(ctx context.Context) ([]*topic.Topic, error)                    // by name
 	CreateTopic(ctx context.Context, s topic.Spec) (*topic.Topic, error)
+	// Unbroken marks a moment in the life of this gateway; what it returns tells
+	// whether nobody can have held it for dead since.
+	Unbroken() func(ctx context.Context) bool
 	// DeleteTopic deletes this very incarnation.
 	DeleteTopic(ctx context.Context, t *topic.Topic) error
 	// AutoCreate reports auto.create.topics.enable.

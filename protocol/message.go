@@ -88,18 +88,27 @@ func (h *handler) topicOf(ctx context.Context, name string, id types.TopicID, by
 }
 
 // ofName carries out a change of the topic that has a name. If the one that we had in
-// memory turns out to be gone, it is the next one's of that name.
+// memory turns out to be gone, it is the next one's of that name: not if this
+// gateway stood still meanwhile. Then that one may have been made by somebody who
+// has waited for us in vain.
 func (h *handler) ofName(ctx context.Context, name string, change func(*topic.Topic) error) error {
+	lives := h.backend.Unbroken()
 	t, err := h.backend.Topic(ctx, name)
 	if err != nil {
 		return err
+	}
+	if !lives(ctx) {
+		return topic.ErrLate
 	}
 	if err = change(t); !refusedWith(err, kerr.UnknownTopicOrPartition) {
 		return err
 	}
 	now, nerr := h.backend.Topic(ctx, name)
-	if nerr != nil || now.ID == t.ID {
+	switch {
+	case nerr != nil || now.ID == t.ID:
 		return err
+	case !lives(ctx):
+		return topic.ErrLate
 	}
 	return change(now)
 }

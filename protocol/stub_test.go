@@ -44,6 +44,7 @@ type stub struct {
 	alterGroup  func(name string, a topic.Alteration) error
 	alterMetric func(name string, a topic.Alteration) error
 	grow        func(t *topic.Topic, g topic.Growth) error
+	late        func() bool  // whether the gateway stood still; nil: never
 	newest      *topic.Topic // instead of the one that is known
 
 	producerID func() (int64, error)
@@ -78,6 +79,11 @@ type stubTransactions struct {
 	end           func(txn.EndRequest) txn.EndResponse
 	describe      func(string) txn.Description
 	list          func(txn.ListRequest) ([]txn.Listing, error)
+}
+
+// Unbroken says that the gateway lives on, unless late is set.
+func (s *stub) Unbroken() func(context.Context) bool {
+	return func(context.Context) bool { return s.late == nil || !s.late() }
 }
 
 func (s *stub) ClusterID() string { return "clusterclusterclusterc" }

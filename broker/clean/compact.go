@@ -59,8 +59,8 @@ type Compacted interface {
 // partition.Host is the real one.
 type Siblings interface {
 	Store
-	// SweepDestroyed deletes siblings, on subjects that filter matches, of partitions
-	// that were destroyed.
+	// SweepDestroyed removes what was written of partitions after they were
+	// destroyed; siblings are on subjects that filter matches.
 	SweepDestroyed(ctx context.Context, filter string) error
 }
 
@@ -468,25 +468,37 @@ func (c *Compactor) ended(l Last) {
 	delete(c.failing, l.Partition)
 }
 
-// sweep has partitions remove the siblings that nobody reads: when the lease comes
-// here, and every so often.
+// sweep has partitions remove the siblings that nobody reads, and what is left of
+// partitions that are gone: when the lease comes here, and every so often.
 func (c *Compactor) sweep(ctx context.Context, ps []Compacted) {
 	now := c.d.Clock()
 	if c.swept.IsZero() && !slices.ContainsFunc(ps, func(p Compacted) bool { return p.Config().Compacted }) {
 		// Only what was compacted once can have any: there is no hurry.
 		c.swept = now.Add(firstSweep - sweepEvery)
 	}
-	if len(ps) == 0 || now.Sub(c.swept) < sweepEvery {
+	if now.Sub(c.swept) < sweepEvery {
 		return
 	}
 	c.swept = now
+	if len(ps) > 0 && !c.sweepSiblings(ctx, ps) {
+		c.swept = time.Time{}
+		return
+	}
+	// Of topics that were deleted while somebody wrote, or was frozen over it.
+	if err := c.d.Store.SweepDestroyed(ctx, c.d.Siblings); err != nil && ctx.Err() == nil {
+		c.d.Logger.Warn("what was written of deleted topics could not be removed; it will be tried again", logging.Error, err)
+	}
+}
+
+// sweepSiblings does it for partitions that are there; false if it is not known
+// what siblings there are.
+func (c *Compactor) sweepSiblings(ctx context.Context, ps []Compacted) bool {
 	logs, _, err := c.d.Store.Logs(ctx, c.d.Siblings)
 	if err != nil {
 		if ctx.Err() == nil {
 			c.d.Logger.Warn("compaction could not list the siblings", logging.Error, err)
 		}
-		c.swept = time.Time{}
-		return
+		return false
 	}
 	siblings := map[string][]string{} // by the stream whose siblings they are
 	for _, l := range logs {
@@ -496,7 +508,6 @@ func (c *Compactor) sweep(ctx context.Context, ps []Compacted) {
 	}
 	for _, p := range ps {
 		all := siblings[p.Stream()]
-		delete(siblings, p.Stream())
 		if len(all) == 0 {
 			continue
 		}
@@ -507,13 +518,7 @@ func (c *Compactor) sweep(ctx context.Context, ps []Compacted) {
 			c.complain(ctx, p, "what a run of compaction left could not be removed; it will be tried again", err)
 		}
 	}
-	if len(siblings) == 0 {
-		return
-	}
-	// Of a topic that was deleted while a run was under way, or that we do not know yet.
-	if err := c.d.Store.SweepDestroyed(ctx, c.d.Siblings); err != nil && ctx.Err() == nil {
-		c.d.Logger.Warn("what runs of compaction left of deleted topics could not be removed; it will be tried again", logging.Error, err)
-	}
+	return true
 }
 
 // siblingMark is what the name of a sibling has behind that of its stream.

@@ -479,7 +479,7 @@ func (p *Partition) sweepRuns(ctx context.Context, t tenure) error {
 	if err := t.check(0); err != nil {
 		return err
 	}
-	return p.dropRun(ctx, run.Stream)
+	return p.dropRun(ctx, run.Stream, false)
 }
 
 // sweepSiblings deletes siblings and parts of their indexes that the record does not

@@ -475,46 +475,6 @@ func TestDestroyDeletesSiblings(t *testing.T) {
 	})
 }
 
-// TestSweepDestroyed: a sibling that was made when its partition was destroyed
-// already goes; that of a partition that lives, or of which nothing is known, stays.
-func TestSweepDestroyed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, g := many(t, 3)
-		name := siblingName(testLog)
-		if err := g.p.createSibling(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
-		info, err := g.client.FindLog(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		filter := siblingSubjects(testLog)
-		if err := g.host.SweepDestroyed(t.Context(), filter); err != nil || len(w.server.Logs()) != 3 {
-			t.Errorf("it lives: %v, %v", err, w.server.Logs())
-		}
-		if err := g.host.Destroy(t.Context(), DestroySpec{ID: w.id, Log: testLog}); err != nil {
-			t.Fatal(err)
-		}
-		other := info.LogConfig
-		other.Name, other.Subject = siblingName(testLog), ""
-		other.Subject = siblingSubject(other.Name)
-		other.Metadata = map[string]string{siblingMeta: testLog, siblingKey: recordKey(types.NewTopicID(), 0)}
-		for _, c := range []pubsub.LogConfig{info.LogConfig, other} {
-			if err := g.client.CreateLog(t.Context(), c); err != nil {
-				t.Fatal(err)
-			}
-		}
-		late, lease := w.maintainer(memory.Faults{}, 5, false)
-		if err := late.host.SweepDestroyed(t.Context(), filter); !errors.Is(err, ErrNotMaintainer) {
-			t.Errorf("without the lease: %v", err)
-		}
-		lease.set(5, true)
-		if err := late.host.SweepDestroyed(t.Context(), filter); err != nil || !slices.Equal(w.server.Logs(), []string{other.Name}) {
-			t.Errorf("%v, left are %v", err, w.server.Logs())
-		}
-	})
-}
-
 // TestRetentionThroughSibling: by time and by size the log start moves over the
 // messages of a sibling, and beyond it.
 func TestRetentionThroughSibling(t *testing.T) {

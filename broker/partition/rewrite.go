@@ -267,22 +267,26 @@ func (w *rewriting) switchTo(ctx context.Context, m *manifest) error {
 func (p *Partition) abandon(stream string) {
 	ctx, cancel := context.WithTimeout(p.host.ctx, askTimeout)
 	defer cancel()
-	if err := p.dropRun(ctx, stream); err != nil && p.host.ctx.Err() == nil {
+	if err := p.dropRun(ctx, stream, true); err != nil && p.host.ctx.Err() == nil && !p.tidyDestroyed() {
 		p.host.warn(p, "what a run of compaction wrote is not removed yet; it will be tried again", err)
 	}
 }
 
 // dropRun takes the entry of a run away and deletes its sibling. Nothing is deleted
-// unless it was us who took it away: then nobody can switch to it any more.
-func (p *Partition) dropRun(ctx context.Context, stream string) error {
-	dropped := false
+// unless it was us who took it away: then nobody can switch to it any more. Of our own
+// run the sibling goes too if another has done that, before the store had made it,
+// say: that the record names it nowhere is told by a write (see sweepSiblings).
+func (p *Partition) dropRun(ctx context.Context, stream string, ours bool) error {
+	drop := false
 	err := p.updateRecord(ctx, func(r *record) bool {
-		if dropped = r.Run != nil && r.Run.Stream == stream; dropped {
+		if drop = r.Run != nil && r.Run.Stream == stream; drop {
 			r.Run = nil
+			return true
 		}
-		return dropped
+		drop = ours && r.Stop == nil && !slices.Contains(r.siblings(), stream)
+		return drop
 	})
-	if err != nil || !dropped {
+	if err != nil || !drop {
 		return err
 	}
 	return p.host.deleteSibling(ctx, p.key, stream)

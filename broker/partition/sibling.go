@@ -399,38 +399,3 @@ func (h *Host) destroySiblings(ctx context.Context, key, main string) error {
 	}
 	return nil // their keys go with those of the partition
 }
-
-// SweepDestroyed deletes siblings, on the subjects that filter matches, of partitions
-// that were destroyed: a run that was under way then may have made one afterwards.
-// That a partition was is told by the marker in the place of its record: topic ids
-// are never used again. Only the holder of the maintenance lease does it.
-func (h *Host) SweepDestroyed(ctx context.Context, filter string) error {
-	t := h.tenure()
-	if err := t.check(0); err != nil {
-		return err
-	}
-	logs, _, err := h.store.Logs(ctx, filter)
-	if err != nil {
-		return fmt.Errorf("list siblings: %w", err)
-	}
-	for _, l := range logs {
-		key := l.Metadata[siblingKey]
-		if key == "" || !strings.Contains(l.Name, siblingMark) {
-			continue
-		}
-		v, err := h.records.Get(ctx, key)
-		if err == nil || errors.Is(err, pubsub.ErrNotFound) && v.Rev == 0 {
-			continue // it lives, or nothing is known of it
-		}
-		if !errors.Is(err, pubsub.ErrNotFound) {
-			return fmt.Errorf("read record %s: %w", key, err)
-		}
-		if err := t.check(0); err != nil {
-			return err
-		}
-		if err := h.deleteSibling(ctx, key, l.Name); err != nil {
-			return err
-		}
-	}
-	return nil
-}

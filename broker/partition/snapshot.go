@@ -290,7 +290,7 @@ func (p *Partition) startSnapshot(done func()) bool {
 		p.snap.running = false
 		p.snap.wrote = p.host.clock()
 		p.mu.Unlock()
-		if err != nil && p.host.ctx.Err() == nil {
+		if err != nil && p.host.ctx.Err() == nil && !p.tidyDestroyed() {
 			p.host.warn(p, "snapshot was not written; it will be tried again", err)
 		}
 		if done != nil {

@@ -1,11 +1,13 @@
 package topic
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -386,6 +388,76 @@ func TestShareReset(t *testing.T) {
 	} {
 		if err := shareReset(v); (err == nil) != ok {
 			t.Errorf("%q: %v", v, err)
+		}
+	}
+}
+
+// TestLateChanges: what somebody else's write has overtaken is tried anew only by a
+// gateway that has lived on since: one that was held for dead meanwhile changes
+// nothing any more, neither this topic nor one that was made of its name.
+func TestLateChanges(t *testing.T) {
+	t.Parallel()
+	for what, change := range map[string]func(g *gateway, top *Topic) error{
+		"create": func(g *gateway, _ *Topic) error { _, err := g.Create(t.Context(), spec("new")); return err },
+		"delete": func(g *gateway, top *Topic) error { return g.Delete(t.Context(), top) },
+		"grow":   func(g *gateway, top *Topic) error { return g.Grow(t.Context(), top, Growth{Partitions: 5}) },
+		"alter": func(g *gateway, top *Topic) error {
+			return g.Alter(t.Context(), top, Alteration{Changes: changes("set:retention.ms=5")})
+		},
+		"alter broker": func(g *gateway, _ *Topic) error {
+			return g.AlterBroker(t.Context(), "", Alteration{Changes: changes("set:log.retention.ms=5")})
+		},
+	} {
+		for _, late := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, late is %v", what, late), func(t *testing.T) {
+				t.Parallel()
+				c := newCluster(memory.Config{})
+				other := settled(t, c, "b", nil)
+				top := mustCreate(t, other, spec("t"))
+				var armed atomic.Bool
+				overtake := func(op memory.Op) memory.WriteFault {
+					if !armed.CompareAndSwap(true, false) {
+						return memory.WriteFault{}
+					}
+					// Before the write arrives, another gateway's has.
+					var err error
+					switch what {
+					case "create":
+						err = other.Delete(t.Context(), mustCreate(t, other, spec("new")))
+					case "alter broker":
+						err = other.AlterBroker(t.Context(), "", Alteration{Changes: changes("set:log.retention.bytes=7")})
+					default:
+						err = other.Alter(t.Context(), top, Alteration{Changes: changes("set:flush.ms=7")})
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					return memory.WriteFault{}
+				}
+				client := c.srv.Client(memory.Faults{Set: overtake})
+				t.Cleanup(func() { client.Close() })
+				meta, err := client.Table(t.Context(), pubsub.TableConfig{Name: "kafka-meta"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				g := c.gateway(t, "a", memory.Faults{Set: overtake}, func(_ *Config, d *Deps) {
+					d.Settings = meta
+					d.Unbroken = func() func(context.Context) bool { return func(context.Context) bool { return !late } }
+				})
+				eventually(t, "the topic is known", func() bool { return g.cached("t") != nil })
+				armed.Store(true)
+				want := (*kerr.Error)(nil)
+				if late {
+					want = kerr.RequestTimedOut
+				}
+				wantCode(t, what, change(g, top), want)
+				if armed.Load() {
+					t.Error("nothing was overtaken")
+				}
+				if _, err := other.Get(t.Context(), "new"); what == "create" && (err == nil) == late {
+					t.Errorf("the topic: %v", err)
+				}
+			})
 		}
 	}
 }

@@ -57,6 +57,7 @@ func (ts *Topics) Create(ctx context.Context, s Spec) (*Topic, error) {
 	if r != nil && (r.State == active || s.ValidateOnly && !ts.leftover(r)) {
 		return nil, exists(s.Name)
 	}
+	lives := ts.unbroken()
 	t, err := ts.plan(s)
 	if err != nil || s.ValidateOnly {
 		return t, err
@@ -71,6 +72,9 @@ func (ts *Topics) Create(ctx context.Context, s Spec) (*Topic, error) {
 		t, err = ts.create(ctx, key, *t)
 		if !errors.Is(err, errAgain) {
 			return t, err
+		}
+		if err := lives(ctx); err != nil {
+			return nil, err
 		}
 	}
 	return nil, fmt.Errorf("create topic %s: %w", s.Name, pubsub.ErrConflict)

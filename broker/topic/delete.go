@@ -22,6 +22,7 @@ func (ts *Topics) Delete(ctx context.Context, t *Topic) error {
 		return err
 	}
 	defer ts.end(key)
+	lives := ts.unbroken()
 	for range 10 {
 		r, _, err := ts.load(ctx, key)
 		if err != nil {
@@ -33,7 +34,11 @@ func (ts *Topics) Delete(ctx context.Context, t *Topic) error {
 		next := r.with(deleting)
 		next.rev, err = ts.put(ctx, key, next, r.rev)
 		if errors.Is(err, pubsub.ErrConflict) {
-			continue // its configs were changed meanwhile, or another deletes it
+			// Its configs were changed meanwhile, or another deletes it.
+			if err := lives(ctx); err != nil {
+				return err
+			}
+			continue
 		}
 		if err != nil {
 			ts.kickSweep()

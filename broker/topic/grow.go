@@ -40,6 +40,7 @@ func (ts *Topics) Grow(ctx context.Context, t *Topic, g Growth) error {
 		}
 		defer ts.end(key)
 	}
+	lives := ts.unbroken()
 	for range attempts {
 		r, _, err := ts.load(ctx, key)
 		if err != nil {
@@ -65,6 +66,9 @@ func (ts *Topics) Grow(ctx context.Context, t *Topic, g Growth) error {
 		next.Growing, next.Creator = g.Partitions, ts.deps.Incarnation()
 		next.rev, err = ts.put(ctx, key, next, r.rev)
 		if errors.Is(err, pubsub.ErrConflict) {
+			if err := lives(ctx); err != nil {
+				return err
+			}
 			continue
 		}
 		if err != nil {

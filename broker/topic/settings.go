@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -159,6 +160,7 @@ func (ts *Topics) alterSettings(ctx context.Context, in section, validateOnly bo
 		return err
 	}
 	defer ts.end(key)
+	lives := ts.unbroken()
 	for round := range attempts {
 		s, err := ts.loadSettings(ctx)
 		if err != nil {
@@ -191,7 +193,7 @@ func (ts *Topics) alterSettings(ctx context.Context, in section, validateOnly bo
 		if !errors.Is(err, pubsub.ErrConflict) {
 			return fmt.Errorf("alter configs: %w", err)
 		}
-		if err := giveWay(ctx, round); err != nil {
+		if err := cmp.Or(lives(ctx), giveWay(ctx, round)); err != nil {
 			return err
 		}
 	}

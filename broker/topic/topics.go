@@ -57,6 +57,8 @@ type Deps struct {
 	// Fresh reports that our own membership is acknowledged, so that an absence
 	// may be believed (design rule 7). nil: always.
 	Fresh func() bool
+	// Unbroken is as cluster.Cluster's. nil: this gateway never stands still.
+	Unbroken func() func(ctx context.Context) bool
 	// Maintains reports that this gateway is the one that finishes what dead ones
 	// have left. nil: it is.
 	Maintains func() bool

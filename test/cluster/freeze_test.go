@@ -57,7 +57,6 @@ func newFreezing(t *testing.T, s shape) *freezing {
 	}
 	t.Cleanup(nc.Close)
 	z.nc = nc
-	// Nobody is continued by the end of the test: what stands still is killed.
 	return z
 }
 

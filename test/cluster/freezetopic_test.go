@@ -81,6 +81,7 @@ func produces(_ *freezing, p *peer, topic string) <-chan int16 {
 // they began is finished by another one, which deletes the topic and makes one of
 // the same name; then they wake up, and nothing happens to that one.
 func TestFrozenTopics(t *testing.T) {
+	t.Parallel()
 	var rows []topicFreeze
 	for _, r := range topicFreezes {
 		if r.ci || allFreezes {

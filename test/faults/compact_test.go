@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -340,7 +339,7 @@ func compactionOf(ctx context.Context, s *testkit.Stream) (gatewayCompaction, er
 		NodeID     int32             `json:"node_id"`
 		Compaction gatewayCompaction `json:"compaction"`
 	}
-	err := document(ctx, http.MethodGet, s.Admin+"/v1/stream/status", &st)
+	err := testkit.Document(ctx, http.MethodGet, s.Admin+"/v1/stream/status", &st)
 	st.Compaction.Here = st.NodeID == st.Compaction.Gateway
 	return st.Compaction, err
 }
@@ -368,28 +367,8 @@ func askCompaction(ctx context.Context, s *testkit.Stream, topic, method string)
 	var d struct {
 		Partitions []partitionCompaction `json:"partitions"`
 	}
-	if err := document(ctx, method, s.Admin+"/v1/stream/topics/"+topic+"/compaction", &d); err != nil {
+	if err := testkit.Document(ctx, method, s.Admin+"/v1/stream/topics/"+topic+"/compaction", &d); err != nil {
 		return partitionCompaction{}, err
 	}
 	return d.Partitions[0], nil
-}
-
-// document asks for a JSON document over HTTP.
-func document(ctx context.Context, method, url string, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, url, nil)
-	if err != nil {
-		return err
-	}
-	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := c.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("%s %s: %s", method, url, resp.Status)
-	}
-	return json.NewDecoder(resp.Body).Decode(out)
 }

@@ -229,7 +229,7 @@ func likeMain(js nats.JetStreamContext, main string, sibling *nats.StreamInfo, r
 // copiesTold is how many copies of a topic's partition the gateway says are in sync.
 func copiesTold(ctx context.Context, s *testkit.Stream, topic string) (int, error) {
 	var topics []struct{ Partitions []partition }
-	if err := document(ctx, http.MethodGet, s.Admin+"/v1/stream/topics?topic="+topic, &topics); err != nil {
+	if err := testkit.Document(ctx, http.MethodGet, s.Admin+"/v1/stream/topics?topic="+topic, &topics); err != nil {
 		return 0, err
 	}
 	if len(topics) != 1 || len(topics[0].Partitions) != 1 || topics[0].Partitions[0].Replicas != 3 {

@@ -14,6 +14,8 @@
 // goroutine that passes the point stands still before the end, so that others
 // go on: what it has sent leaves, what it would have read stays unread.
 //
+// earlier[:count]>name counts passes of name from when earlier has been passed.
+//
 // name=key is one kind of a point that has many: request.sent=kafka.t.0. Is * the
 // last character of key, all that begin with what stands before it are meant.
 //

@@ -19,6 +19,7 @@ var points struct {
 	text string // guards: what was armed last
 	name string // guards: where to end; "" nowhere
 	left int    // guards: passes until then
+	then string // guards: what is armed when name has been passed
 	wait time.Duration
 	stop bool // guards: freeze instead of ending
 }
@@ -52,6 +53,13 @@ func AtKey(name, key string) {
 		return
 	}
 	points.left--
+	if points.left == 0 && points.then != "" {
+		text := points.text
+		arm(points.then)
+		points.text = text // what the file has
+		points.mu.Unlock()
+		return
+	}
 	now := points.left == 0
 	if now && points.file != "" {
 		// Of several processes with one file the first ends, and it alone.
@@ -99,9 +107,13 @@ func freeze(name string) {
 	<-woken
 }
 
-// arm reads [freeze ]name[:count[:delay]].
+// arm reads [freeze ][earlier[:count]>]name[:count[:delay]].
 func arm(text string) {
 	what, stop := strings.CutPrefix(strings.TrimSpace(text), "freeze ")
+	what, then, _ := strings.Cut(what, ">")
+	if points.then = then; stop && then != "" {
+		points.then = "freeze " + then
+	}
 	f := strings.Split(what, ":")
 	points.text, points.name, points.left, points.wait, points.stop = text, f[0], 1, 0, stop
 	var err error
