@@ -34,9 +34,13 @@ const (
 	relist = 15 * time.Second
 	// tiny: a run that read less made and deleted a stream for next to nothing.
 	tiny = 1 << 20
-	// horizonLate is how long tombstones are kept beyond the time from which on they
-	// may go, so that one run takes several.
-	horizonLate = time.Minute
+	// Tombstones are kept beyond the time from which on they may go, so that one run
+	// takes many: where they come all the time, one may go at any time. For a minute
+	// at least, for a quarter of the time for which they are kept, and for so many
+	// times what the last run took.
+	horizonLate  = time.Minute
+	horizonShare = 4
+	horizonTimes = 20
 )
 
 // Compacted is one partition as the Compactor sees it; partition.Partition is the
@@ -98,7 +102,8 @@ type Compactor struct {
 	// is up to the mutex.
 	held  map[string]hold
 	seen  map[string]partition.Config
-	many  int // compacted partitions at the last pass
+	took  map[string]took // of the last run that came to its end, by stream
+	many  int             // compacted partitions at the last pass
 	swept time.Time
 	term  uint64
 
@@ -108,6 +113,12 @@ type Compactor struct {
 	last    *Last
 	failing map[string]Failure // by partition
 	retry   map[string]bool    // partitions that are to be tried now if their last run failed
+}
+
+// took is how long a run went on, and when it ended.
+type took struct {
+	ended time.Time
+	took  time.Duration
 }
 
 // hold leaves a partition alone.
@@ -127,7 +138,7 @@ func NewCompactor(d CompactDeps) *Compactor {
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Compactor{d: d, held: map[string]hold{}, seen: map[string]partition.Config{}, failing: map[string]Failure{}, retry: map[string]bool{}, state: Elsewhere}
+	c := &Compactor{d: d, held: map[string]hold{}, took: map[string]took{}, seen: map[string]partition.Config{}, failing: map[string]Failure{}, retry: map[string]bool{}, state: Elsewhere}
 	c.metrics = newCompactMetrics(d.Registerer, c)
 	return c
 }
@@ -228,6 +239,7 @@ func (c *Compactor) Pass(ctx context.Context) (did bool) {
 	c.mu.Lock()
 	maps.DeleteFunc(c.failing, func(name string, _ Failure) bool { return !there[name] })
 	c.mu.Unlock()
+	maps.DeleteFunc(c.took, func(_ string, t took) bool { return wall.Sub(t.ended) > horizonTimes*t.took })
 	maps.DeleteFunc(c.held, func(_ string, h hold) bool { return h.fails == 0 && wall.After(h.until) || wall.Sub(h.until) > giveUp })
 	ps = slices.DeleteFunc(ps, func(p Compacted) bool { return !p.Config().Compacted || c.leftAlone(p, wall) })
 	if len(ps) == 0 {
@@ -255,7 +267,8 @@ func (c *Compactor) Pass(ctx context.Context) (did bool) {
 				continue
 			}
 		}
-		if x, ok := consider(p, b, now); ok {
+		t := c.took[p.Stream()]
+		if x, ok := considered(p, b, now, wall.Sub(t.ended) < horizonTimes*t.took); ok {
 			due = append(due, x)
 		}
 	}
@@ -294,6 +307,8 @@ type candidate struct {
 	want  bool    // an operator waits
 	force bool    // whatever the ratio
 	last  time.Time
+	// horizon: what may go by now is a reason
+	horizon bool
 }
 
 // consider decides as Kafka's LogCleanerManager.grabFilthiestCompactedLog does: by
@@ -301,6 +316,12 @@ type candidate struct {
 // which the run itself looks at; and beyond Kafka when an operator asks and when
 // tombstones may go at last.
 func consider(p Compacted, b pubsub.Bounds, now time.Time) (candidate, bool) {
+	return considered(p, b, now, false)
+}
+
+// considered is consider; of one that is busy enough without it horizons are no
+// reason.
+func considered(p Compacted, b pubsub.Bounds, now time.Time, busy bool) (candidate, bool) {
 	s, cfg := p.Clean(), p.Config()
 	dirty := s.Dirty
 	if s.Seq > b.First && b.Last >= b.First { // the stream is not yet cut there
@@ -314,8 +335,9 @@ func consider(p Compacted, b pubsub.Bounds, now time.Time) (candidate, bool) {
 	if fresh && dirty > 0 {
 		x.ratio = float64(dirty) / float64(dirty+max(s.Bytes, 0))
 	}
-	horizon := !s.Horizon.IsZero() && now.Sub(s.Horizon) >= horizonLate
-	x.force = x.want || horizon
+	late := max(horizonLate, millis(cfg.DeleteRetentionMillis)/horizonShare)
+	x.horizon = !s.Horizon.IsZero() && now.Sub(s.Horizon) >= late && !busy
+	x.force = x.want || x.horizon
 	aged := fresh && cfg.MaxLagMillis < math.MaxInt64
 	return x, x.force || x.ratio > cfg.MinDirtyRatio || aged
 }
@@ -371,7 +393,7 @@ func (c *Compactor) compact(ctx context.Context, x candidate, enough func() bool
 	res, err := p.Compact(ctx, partition.CompactOptions{
 		Now: began.Add(-ahead), Ratio: cfg.MinDirtyRatio,
 		MinLag: millis(cfg.MinLagMillis), MaxLag: millis(cfg.MaxLagMillis), DeleteRetention: millis(cfg.DeleteRetentionMillis),
-		Memory: c.d.Settings().Memory, Pace: pace.pace, Force: x.force, Enough: enough,
+		Memory: c.d.Settings().Memory, Pace: pace.pace, Force: x.force, Later: !x.horizon && !x.want, Enough: enough,
 		Progress: func(done, of int64) {
 			c.mu.Lock()
 			r.Done, r.Of = done, of
@@ -392,6 +414,7 @@ func (c *Compactor) compact(ctx context.Context, x candidate, enough func() bool
 		}
 		h.until, h.fails, h.want = c.d.Clock().Add(backoff), 0, p.Clean().Want
 		c.held[p.Stream()] = h
+		c.took[p.Stream()] = took{c.d.Clock(), c.d.Clock().Sub(began)}
 		c.ended(Last{Partition: p.String(), Ended: c.d.Clock(), Took: c.d.Clock().Sub(began), Result: res})
 		c.metrics.done(res)
 		c.d.Logger.Info("compacted", "partition", p.String(), "upto", int64(res.Upto), "records_in", res.RecordsIn, "records_out", res.RecordsOut,

@@ -33,6 +33,7 @@ type part struct {
 	err   error
 	read  int64 // bytes that a run reads; 0: 1000
 	more  bool  // a run leaves the rest to the next one
+	soon  bool  // a run leaves a tombstone that may go a second later
 	// work is what a run does.
 	work func(ctx context.Context, o partition.CompactOptions) error
 }
@@ -73,6 +74,9 @@ func (p *part) Compact(ctx context.Context, o partition.CompactOptions) (partiti
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state.X, p.state.Last, p.state.Horizon = 100, o.Now, time.Time{}
+	if p.soon {
+		p.state.Horizon = o.Now.Add(time.Second)
+	}
 	return partition.CompactResult{Upto: 100, RecordsIn: 10, RecordsOut: 4, BytesIn: max(p.read, 1000), BytesOut: 400, Passes: 1, More: p.more}, nil
 }
 

@@ -154,3 +154,36 @@ func TestManyPassesYield(t *testing.T) {
 		})
 	}
 }
+
+// TestHorizonsAreGathered: where tombstones or markers come all the time, one may go
+// at any time. That is no reason to rewrite the log every minute: it is the later done
+// the longer they are kept and the longer a run takes.
+func TestHorizonsAreGathered(t *testing.T) {
+	for _, x := range []struct {
+		run, retention time.Duration
+		low, high      int // runs in a day
+	}{{time.Minute, 24 * time.Hour, 3, 5}, {time.Hour, 24 * time.Hour, 1, 2}, {time.Second, time.Minute, 500, 1440}, {10 * time.Minute, 0, 5, 8}} {
+		synctest.Test(t, func(t *testing.T) {
+			p := compacted("p")
+			p.cfg.DeleteRetentionMillis = x.retention.Milliseconds()
+			p.cfg.MaxLagMillis = time.Hour.Milliseconds() // so that the run itself is asked
+			p.state.Bytes, p.state.Horizon, p.state.Seq = 1<<30, time.Now().Add(time.Second), 9
+			p.soon = true
+			runs := 0
+			p.work = func(_ context.Context, o partition.CompactOptions) error {
+				if p.Clean().Horizon.After(o.Now) || o.Later {
+					return partition.ErrNothing
+				}
+				runs++
+				time.Sleep(x.run)
+				return nil
+			}
+			b := newBench(t, p)
+			defer b.start()()
+			wait(24 * time.Hour)
+			if runs < x.low || runs > x.high {
+				t.Errorf("runs of %v, tombstones kept for %v: %d in a day", x.run, x.retention, runs)
+			}
+		})
+	}
+}

@@ -246,7 +246,7 @@ func (p *Partition) worth(ctx context.Context, o *CompactOptions, b pubsub.Bound
 	p.mu.Unlock()
 	clean := int64(0)
 	if m != nil {
-		if m.Horizon > 0 && m.Horizon <= now || m.Dirty < m.X {
+		if !o.Later && m.Horizon > 0 && m.Horizon <= now || m.Dirty < m.X {
 			return true, nil
 		}
 		clean = m.Bytes

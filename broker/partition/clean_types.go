@@ -24,6 +24,8 @@ type CompactOptions struct {
 	Pace func(ctx context.Context, bytes int) error
 	// Force: an operator asked, or a delete horizon is due: Ratio is not asked.
 	Force bool
+	// Later: that a delete horizon is due is no reason for a run.
+	Later bool
 	// Enough is asked after each pass, if the memory for keys did not last for all:
 	// with true the rest is left to the next run. nil: the run goes on.
 	Enough func() bool

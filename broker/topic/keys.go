@@ -98,7 +98,7 @@ var keys = []key{
 	{"compression.zstd.level", typeInt, "3", number(typeInt, -131072, 22), obeyed, from("compression.zstd.level"),
 		"Level for compression.type zstd."},
 	{deleteRetention, typeLong, "86400000", number(typeLong, 0, math.MaxInt64), obeyed, from("log.cleaner.delete.retention.ms"),
-		"How long a tombstone of a compacted topic, and the end of a transaction without records, stay at least after the run that has met them first."},
+		"How long a tombstone of a compacted topic, and the end of a transaction without records, stay at least after the run that has met them first. They go with a later run; for their sake alone a log is rewritten a quarter of that time later, a minute at least."},
 	{"file.delete.delay.ms", typeLong, "60000", number(typeLong, 0, math.MaxInt64), meaningless, from("log.segment.delete.delay.ms"),
 		"Time before a deleted file is removed from the disk." + noMeaning},
 	{"flush.messages", typeLong, "9223372036854775807", number(typeLong, 1, math.MaxInt64), meaningless, from("log.flush.interval.messages"),
