@@ -39,6 +39,9 @@ var groupFreezes = []ownerFreeze{
 	{"OffsetCommit, the first of a partition", true, kv + "consumer-offsets." + groupName + ".kill.0", frozenFirstCommit},
 	{"OffsetCommit", false, kv + "consumer-offsets." + groupName + ".kill.0", frozenCommit},
 	{"JoinGroup, the record", true, kv + "consumer-offsets." + groupName, frozenJoin},
+	{"DeleteGroups, the record that hides it", false, kv + "consumer-offsets." + groupName, frozenDelete},
+	{"DeleteGroups, an offset", false, kv + "consumer-offsets." + groupName + ".kill.0", frozenDelete},
+	{"DeleteGroups, the end of the record", false, kv + "consumer-offsets." + groupName + ":2", frozenDelete},
 }
 
 // TestFrozenTransactions: coordinators freeze in the middle of the end of a
@@ -261,6 +264,23 @@ func frozenJoin(o *owned) {
 		o.Errorf("%d is committed, want 11", got)
 	}
 	k.leave(o.peers, members)
+}
+
+// frozenDelete: the group has been made again, by a commit, which stays.
+func frozenDelete(o *owned) {
+	k, simple := &killed{T: o.T, w: o.w, a: o.peers[0], b: o.peers[1]}, &classic{generation: -1}
+	k.commit(o.peers, simple, 5)
+	owner, other := o.coordinator(ofGroup, groupName)
+	req := kmsg.NewPtrDeleteGroupsRequest()
+	req.Groups = []string{groupName}
+	answer, subject := freezeOwner(o, owner, req, func(r *kmsg.DeleteGroupsResponse) int16 { return r.Groups[0].ErrorCode })
+	k.commit([]*peer{o.peers[other]}, simple, 3)
+	o.wake(owner, subject)
+	<-answer // it was deleted, or was not
+	o.again(owner)
+	if got := k.committed(o.peers); got != 3 {
+		o.Errorf("%d is committed, want 3", got)
+	}
 }
 
 // leave has members leave their group.
