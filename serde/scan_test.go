@@ -40,7 +40,7 @@ func TestScanAgreesWithRecords(t *testing.T) {
 		agree(p[:i], n)
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 20_000 {
+	for range 5000 {
 		b := bytes.Clone(p)
 		for range 1 + r.IntN(3) {
 			b[r.IntN(len(b))] = byte(r.Uint32())
