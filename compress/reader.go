@@ -13,9 +13,10 @@ import (
 )
 
 // NewReader decompresses src while it is read: unlike Decode it needs no memory for
-// the whole, only a codec's window or one block of snappy. More than limit bytes end
-// it with ErrLimit. Close gives back what it holds; src must not change before. Errors
-// of Read, beside io.EOF: ErrLimit, ErrCorrupt, ErrCodec.
+// the whole, only a codec's window or one block of snappy (ErrLimit if that is more
+// than a megabyte and eight times its size). More than limit bytes end it with
+// ErrLimit. Close gives back what it holds; src must not change before. Errors of
+// Read, beside io.EOF: ErrLimit, ErrCorrupt, ErrCodec.
 func NewReader(c Codec, src []byte, limit int) io.ReadCloser {
 	r := &reader{codec: c, left: limit}
 	switch c {
@@ -81,6 +82,10 @@ func (r *reader) Close() error {
 
 var errClosed = fmt.Errorf("%w: the reader is closed", ErrCorrupt)
 
+// largestBlock is what a block of snappy may decompress to, which is in memory as a
+// whole; eight times its size is always allowed. Java's have 32 KiB.
+const largestBlock = 1 << 20
+
 // blocks reads snappy, in Java's frames or bare, a block at a time.
 type blocks struct {
 	src    []byte
@@ -111,7 +116,7 @@ func (b *blocks) Read(p []byte) (int, error) {
 			b.src = b.src[4:]
 		}
 		var err error
-		if b.buf, err = decodeBlock(b.buf[:0], block, b.limit); err != nil {
+		if b.buf, err = decodeBlock(b.buf[:0], block, min(b.limit, max(largestBlock, ratio*len(block)))); err != nil {
 			return 0, err
 		}
 		b.out = b.buf
