@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -131,12 +132,17 @@ func alterRequest(name string, configs ...string) *kmsg.IncrementalAlterConfigsR
 // create makes a topic, and waits until a creation before it that failed is gone.
 func (p *peer) create(name string, partitions int32, configs ...string) {
 	p.t.Helper()
+	unknown := false // what became of an earlier attempt
 	testkit.Poll(p.t, 30*time.Second, "create "+name, func() error {
 		r, err := ask[*kmsg.CreateTopicsResponse](p, topicRequest(name, partitions, configs...))
-		if err != nil {
-			return err
+		if err == nil {
+			err = code(r.Topics[0].ErrorCode)
 		}
-		return code(r.Topics[0].ErrorCode)
+		if unknown && errors.Is(err, kerr.TopicAlreadyExists) {
+			return nil
+		}
+		unknown = unknown || !errors.As(err, new(*kerr.Error)) || errors.Is(err, kerr.RequestTimedOut)
+		return err
 	})
 }
 
