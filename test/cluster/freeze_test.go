@@ -60,6 +60,26 @@ func newFreezing(t *testing.T, s shape) *freezing {
 	return z
 }
 
+// variants are how late a request leaves when its gateway wakes up: at once, while
+// it does not know yet what has become of it, or in its next life.
+func variants() []time.Duration {
+	if allFreezes {
+		return []time.Duration{0, 2 * time.Second}
+	}
+	return []time.Duration{0}
+}
+
+// delayed is a point behind which the gateway waits when it wakes up.
+func delayed(point string, by time.Duration) string {
+	if by == 0 {
+		return point
+	}
+	if _, last, _ := strings.Cut(point, "="); !strings.Contains(last, ":") {
+		point += ":1"
+	}
+	return point + ":" + by.String()
+}
+
 // arm has gateway i freeze when it comes to a point. Nothing of it is armed then.
 func (z *freezing) arm(i int, point string) {
 	z.Helper()

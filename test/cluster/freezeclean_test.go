@@ -62,16 +62,18 @@ func TestFrozenCompaction(t *testing.T) {
 		}
 	}
 	const most = 4 // in one world
-	for i := 0; i < len(rows); i += most {
-		some := rows[i:min(len(rows), i+most)]
-		t.Run(fmt.Sprint(i/most), func(t *testing.T) {
-			t.Parallel()
-			frozenCompaction(t, some)
-		})
+	for _, by := range variants() {
+		for i := 0; i < len(rows); i += most {
+			some := rows[i:min(len(rows), i+most)]
+			t.Run(fmt.Sprintf("%d, late by %v", i/most, by), func(t *testing.T) {
+				t.Parallel()
+				frozenCompaction(t, some, by)
+			})
+		}
 	}
 }
 
-func frozenCompaction(t *testing.T, rows []cleanFreeze) {
+func frozenCompaction(t *testing.T, rows []cleanFreeze, by time.Duration) {
 	z := newFreezing(t, shape{gateways: len(rows) + 1, mode: shared, args: []string{"--log-cleaner-backoff-ms", "1s"}})
 	name := func(i int) string { return fmt.Sprintf("clean%d", i) }
 	old := make([]types.TopicID, len(rows))
@@ -93,7 +95,7 @@ func frozenCompaction(t *testing.T, rows []cleanFreeze) {
 	// One holder after another.
 	sleepers, subjects := make([]int, len(rows)), make([]string, len(rows))
 	for i, r := range rows {
-		point := strings.NewReplacer("%s", name(i), "%i", old[i].String()).Replace(r.point)
+		point := delayed(strings.NewReplacer("%s", name(i), "%i", old[i].String()).Replace(r.point), by)
 		holder, other := z.holder()
 		z.arm(holder, point)
 		z.compact(other, name(i))

@@ -67,16 +67,18 @@ func frozenOwners(t *testing.T, rows []ownerFreeze) {
 		if !r.ci && !allFreezes {
 			continue
 		}
-		t.Run(r.name, func(t *testing.T) {
-			inner := *z
-			inner.T = t
-			for i, g := range z.w.gateways {
-				inner.peers[i] = connectNew(t, g.Addr)
-			}
-			name := fmt.Sprint("owned", i)
-			r.test(&owned{&inner, name, strings.ReplaceAll(r.point, "%s", name)})
-			inner.explained()
-		})
+		for _, by := range variants() {
+			t.Run(fmt.Sprintf("%s, late by %v", r.name, by), func(t *testing.T) {
+				inner := *z
+				inner.T = t
+				for i, g := range z.w.gateways {
+					inner.peers[i] = connectNew(t, g.Addr)
+				}
+				name := fmt.Sprintf("owned%d-%v", i, by)
+				r.test(&owned{&inner, name, delayed(strings.ReplaceAll(r.point, "%s", name), by)})
+				inner.explained()
+			})
+		}
 	}
 }
 

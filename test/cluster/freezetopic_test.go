@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/hanzoai/stream/types"
 )
 
 // topicFreeze is a moment in the life of a topic at which a gateway freezes.
@@ -13,7 +16,7 @@ type topicFreeze struct {
 	name string
 	// ci: it is tried in CI, where it stands for its kind.
 	ci bool
-	// point is the moment; %s is the topic.
+	// point is the moment; %s is the topic, %i its id if it is there.
 	point string
 	// before are the partitions of the topic that is there then, 0 if there is none;
 	// it holds ten records.
@@ -39,13 +42,13 @@ var topicFreezes = []topicFreeze{
 	{"CreateTopics, the record that shows it", true, kv + "topics.%s:2", 0, creates(1), 1, true},
 	{"DeleteTopics, the record that hides it", true, kv + "topics.%s", 2, deletes, 1, true},
 	{"DeleteTopics, a stream", true, api + "DELETE.kafka-%s-0", 2, deletes, 2, false},
-	{"DeleteTopics, a partition record", false, kv + "partitions.*", 2, deletes, 2, false},
+	{"DeleteTopics, a partition record", false, kv + "partitions.%i.*", 2, deletes, 2, false},
 	{"DeleteTopics, the end of the record", false, kv + "topics.%s:2", 2, deletes, 2, false},
 	{"CreatePartitions, the record that begins it", false, kv + "topics.%s", 1, grows, 1, true},
 	{"CreatePartitions, a stream that the next topic has not", true, api + "CREATE.kafka-%s-2", 1, grows, 1, true},
 	{"CreatePartitions, a stream that the next topic has", false, api + "CREATE.kafka-%s-2", 1, grows, 3, true},
 	{"CreatePartitions, the record that ends it", false, kv + "topics.%s:2", 1, grows, 1, true},
-	{"DeleteRecords, the log start", false, kv + "partitions.*", 1, deletesRecords, 1, true},
+	{"DeleteRecords, the log start", false, kv + "partitions.%i.0", 1, deletesRecords, 1, true},
 	{"DeleteRecords, the purge", true, api + "PURGE.kafka-%s-0", 1, deletesRecords, 1, false},
 	{"AlterConfigs", false, kv + "topics.%s", 1, alters, 1, true},
 	{"Produce", true, sending + "kafka.%s.0", 1, produces, 1, true},
@@ -89,22 +92,24 @@ func TestFrozenTopics(t *testing.T) {
 		}
 	}
 	const most = 8 // at once
-	for i := 0; i < len(rows); i += most {
-		some := rows[i:min(len(rows), i+most)]
-		t.Run(fmt.Sprint(i/most), func(t *testing.T) {
-			t.Parallel()
-			frozenTopics(t, some)
-		})
+	for _, by := range variants() {
+		for i := 0; i < len(rows); i += most {
+			some := rows[i:min(len(rows), i+most)]
+			t.Run(fmt.Sprintf("%d, late by %v", i/most, by), func(t *testing.T) {
+				t.Parallel()
+				frozenTopics(t, some, by)
+			})
+		}
 	}
 }
 
-func frozenTopics(t *testing.T, rows []topicFreeze) {
+func frozenTopics(t *testing.T, rows []topicFreeze, by time.Duration) {
 	z := newFreezing(t, shape{gateways: len(rows) + 1, mode: shared})
 	alive := z.peers[len(rows)]
 	subjects := make([]string, len(rows))
 	answers := make([]<-chan int16, len(rows))
 	name := func(i int) string { return fmt.Sprintf("frozen%d", i) }
-	old := map[[16]byte]bool{}
+	old := make([]types.TopicID, len(rows))
 	for i, r := range rows {
 		if r.before == 0 {
 			continue
@@ -114,14 +119,14 @@ func frozenTopics(t *testing.T, rows []topicFreeze) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		old[id] = true
+		old[i] = id
 		for n := range 10 {
 			alive.produce(name(i), 0, batch{producer: -1, values: []string{fmt.Sprint("old ", n)}})
 		}
 		z.peers[i].values(name(i), 0) // known there as well
 	}
 	for i, r := range rows {
-		point := strings.ReplaceAll(r.point, "%s", name(i))
+		point := delayed(strings.NewReplacer("%s", name(i), "%i", old[i].String()).Replace(r.point), by)
 		z.arm(i, point)
 		answers[i] = r.request(z, z.peers[i], name(i))
 		subjects[i] = z.froze(i, point)
@@ -129,7 +134,7 @@ func frozenTopics(t *testing.T, rows []topicFreeze) {
 	z.heldDead()
 	for i, r := range rows {
 		z.remake(alive, name(i), r.after, "new 0", "new 1")
-		if id, _, err := alive.metadata(name(i)); err != nil || old[id] {
+		if id, _, err := alive.metadata(name(i)); err != nil || old[i] == id {
 			t.Errorf("%s: the new topic has id %x; %v", r.name, id, err)
 		}
 	}

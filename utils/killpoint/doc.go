@@ -21,8 +21,9 @@
 //
 // With "freeze " before it the process stops itself (SIGSTOP) instead of ending, as
 // a machine that is suspended or swaps. Whoever has it go on (SIGCONT) has it do, as
-// its first act, what it was about to do: request.sending is the moment before a
-// request leaves for the store, behind every check of whether it still may.
+// its first act, or after delay, what it was about to do: request.sending is the
+// moment before a request leaves for the store, behind every check of whether it
+// still may.
 //
 // What must hold at each point is a row of the table in test/cluster.
 package killpoint

@@ -70,14 +70,15 @@ func AtKey(name, key string) {
 	if !now {
 		return
 	}
-	time.Sleep(wait)
 	if key != "" {
 		name += "=" + key
 	}
 	if stop {
 		freeze(name)
+		time.Sleep(wait)
 		return
 	}
+	time.Sleep(wait)
 	fmt.Fprintf(os.Stderr, "killed at %s\n", name)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {} // the signal is on its way
