@@ -148,6 +148,7 @@ func newKeyedHistory(t *testing.T, seed uint64) *keyedHistory {
 // small has siblings of many messages and many parts.
 func small(g *gateway, r *rand.Rand) {
 	g.host.sibling = siblingSizes{1 + r.IntN(400), 1 + r.IntN(3)}
+	g.host.trimStep = int64(8 * g.host.sibling.target) // so that some go in steps
 }
 
 func (h *keyedHistory) boot(i int) {

@@ -92,6 +92,7 @@ type Host struct {
 	copies        copies
 	moveSlots     chan struct{} // one per question of unlessMoved
 	sibling       siblingSizes
+	trimStep      int64 // bytes; tests have fewer
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -128,6 +129,7 @@ func NewHost(e Env) *Host {
 		moveSlots:     make(chan struct{}, 16),
 		memo:          newMemo(memoBytes),
 		sibling:       siblingSizes{siblingTarget, partSpan},
+		trimStep:      trimStep,
 	}
 	if h.clock == nil {
 		h.clock = time.Now

@@ -70,6 +70,7 @@ type Partition struct {
 	moves    uint64
 	sibling  pubsub.Log // the last one used, nil before
 	rewrites bool       // Compact runs here
+	trims    bool       // trimInSteps does
 	since    since
 	told     pubsub.Bounds // what the store said last of the main stream
 

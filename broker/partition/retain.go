@@ -39,10 +39,13 @@ type aged struct {
 func (p *Partition) Retain(ctx context.Context, now time.Time, b pubsub.Bounds) error {
 	p.noteBounds(b)
 	p.mu.Lock()
-	refused, known := p.refusedLocked(), p.recordRev > 0
+	refused, known, trims := p.refusedLocked(), p.recordRev > 0, p.trims
 	p.mu.Unlock()
 	if refused != nil {
 		return nil // a stopped partition is left as it is
+	}
+	if trims {
+		return nil // until that has ended the store tells too many bytes
 	}
 	if !known {
 		if _, _, err := p.fetchRecord(ctx); err != nil {

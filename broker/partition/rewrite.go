@@ -301,14 +301,14 @@ func (p *Partition) cleared(ctx context.Context, old *manifest) error {
 		}
 	}
 	p.mu.Lock()
-	first, stopped := p.first, p.stop != nil
+	stopped := p.stop != nil
 	p.mu.Unlock()
 	if stopped {
 		return nil
 	}
 	bound, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	return p.log.Trim(bound, first)
+	return p.trim(bound)
 }
 
 // pace tells how far the run is and keeps to the rate limit.

@@ -32,6 +32,8 @@ const (
 	cleanedSize = 1024
 	// warmShare of the records are in the log of rounds that do not count.
 	warmShare = 8
+	// calmAfter is how long the load goes on: what was replaced is being deleted.
+	calmAfter = 5 * time.Second
 	// calmWarm is the beginning of a load that does not count.
 	calmWarm = 2 * time.Second
 	// cleaningLimit bounds one run of a cleaner.
@@ -47,7 +49,7 @@ type cleaningSample struct {
 	// Resident bytes: when compaction was allowed, most before that under the same
 	// load, most until it had ended.
 	before, mostBefore, most int64
-	other, same              [2]spread // produce to another topic and to this one: without and during
+	other, same              [3]spread // produce to another topic and to this one: without, during and after
 	foreign                  float64   // cores used by others meanwhile
 }
 
@@ -141,6 +143,9 @@ func (b *bench) clean(v view, s *server, p cleaningPlan) (m cleaningSample) {
 	b.alter(s, topic, kadm.AlterConfig{Op: kadm.DeleteConfig, Name: "min.cleanable.dirty.ratio"})
 	m.cleaner = b.cleaned(s, topic, int64(p.records))
 	ended := w.mark()
+	if p.calm > 0 {
+		b.pause(calmAfter)
+	}
 	here.stop()
 	beside.stop()
 
@@ -151,7 +156,7 @@ func (b *bench) clean(v view, s *server, p cleaningPlan) (m cleaningSample) {
 	m.before, m.mostBefore, m.most = allowed.resident, allowed.most, ended.most
 	for i, l := range []*steady{beside, here} {
 		without, during := l.between(calm.at, allowed.at), l.between(m.cleaner.began, m.cleaner.ended)
-		*[]*[2]spread{&m.other, &m.same}[i] = [2]spread{without, during}
+		*[]*[3]spread{&m.other, &m.same}[i] = [3]spread{without, during, l.between(m.cleaner.ended, time.Now())}
 	}
 	m.left = b.check(s, topic, h, here)
 	b.remove(s, topic)
@@ -162,8 +167,8 @@ func (b *bench) clean(v view, s *server, p cleaningPlan) (m cleaningSample) {
 func (m cleaningSample) String() string {
 	mb := func(n int64) int64 { return n >> 20 }
 	return fmt.Sprintf("%.2f s (%.2f s after it was allowed), %.2f cores (%.2f before), %d to %d MB resident (most before: %d), "+
-		"beside: %v, then %v; same topic: %v, then %v; %d records left; others %.2f cores", m.cleaner.took().Seconds(), m.waited.Seconds(),
-		m.cpu, m.cpuCalm, mb(m.before), mb(m.most), mb(m.mostBefore), m.other[0], m.other[1], m.same[0], m.same[1], m.left, m.foreign)
+		"beside: %v; same topic: %v; %d records left; others %.2f cores", m.cleaner.took().Seconds(), m.waited.Seconds(),
+		m.cpu, m.cpuCalm, mb(m.before), mb(m.most), mb(m.mostBefore), m.other, m.same, m.left, m.foreign)
 }
 
 // pause waits, unless the program is ended.

@@ -120,13 +120,14 @@ func (r cleaningResult) table(p func(string, ...any), name string) {
 		func(m cleaningSample) float64 { return m.grew() / mb })
 	for _, x := range []struct {
 		what string
-		of   func(cleaningSample) [2]spread
-	}{{"another topic", func(m cleaningSample) [2]spread { return m.other }}, {"the same topic", func(m cleaningSample) [2]spread { return m.same }}} {
+		of   func(cleaningSample) [3]spread
+	}{{"another topic", func(m cleaningSample) [3]spread { return m.other }}, {"the same topic", func(m cleaningSample) [3]spread { return m.same }}} {
 		p99 := func(m cleaningSample) float64 { return x.of(m)[1].p99 / max(x.of(m)[0].p99, 0.001) }
 		line("produce to "+x.what+" without: p50, ms", "%.2f", "–", func(m cleaningSample) float64 { return x.of(m)[0].p50 })
 		line("… during: p50, ms", "%.2f", "–", func(m cleaningSample) float64 { return x.of(m)[1].p50 })
 		line("… without: p99, ms", "%.2f", "–", func(m cleaningSample) float64 { return x.of(m)[0].p99 })
 		line("… during: p99, ms", "%.2f", "–", func(m cleaningSample) float64 { return x.of(m)[1].p99 })
+		line("… after: p99, ms", "%.2f", "–", func(m cleaningSample) float64 { return x.of(m)[2].p99 })
 		verdict := judge(fmt.Sprintf("below %.1f", latencyBound), middle(numbers(us, p99)) < latencyBound)
 		if few := func(m cleaningSample) bool { return x.of(m)[1].n < enough }; slices.ContainsFunc(us, few) {
 			verdict += " (few latencies)"

@@ -67,7 +67,7 @@ func TestCleaningVerdicts(t *testing.T) {
 		s := spread{n: enough, p50: 1, p99: 2}
 		d := spread{n: enough, p50: 1, p99: p99}
 		return cleaningSample{records: 1000, cleaner: cleanerRun{began: at, ended: at.Add(time.Duration(seconds) * time.Second)},
-			before: 1 << 20, most: 1<<20 + grown, other: [2]spread{s, d}, same: [2]spread{s, s}}
+			before: 1 << 20, most: 1<<20 + grown, other: [3]spread{s, d, s}, same: [3]spread{s, s, s}}
 	}
 	missed := func(us, them cleaningSample) (n int) {
 		r := cleaningResult{systems: []string{"kafka", "stream"}, configs: map[string]map[string]string{"stream": {memoryBudget: "1000"}},
