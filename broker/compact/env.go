@@ -20,6 +20,9 @@ type Env struct {
 	// DeleteRetention is how long a tombstone or a marker stays after the first
 	// pass that met it, ms.
 	DeleteRetention int64
+	// Late is by how much delete horizons that are set already are later, ms: readers
+	// see what a pass has left from its end on, and it went by its beginning.
+	Late int64
 	// From is where Index begins; what lies below was compacted before, so that
 	// no two records there have the same key.
 	From types.Offset
@@ -54,6 +57,9 @@ type Env struct {
 
 // Restart begins a new pass: it forgets which transactions were met.
 func (e *Env) Restart() { clear(e.open) }
+
+// due reports that a delete horizon has passed.
+func (e *Env) due(horizon int64) bool { return horizon <= e.Now-e.Late }
 
 // aborted reports whether a data batch's records count for nothing.
 func (e *Env) aborted(b serde.Batch) bool {

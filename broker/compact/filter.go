@@ -49,7 +49,7 @@ func Filter(k *Keys, e *Env, batch []byte) (out []byte, s Stats, horizon int64, 
 	}
 	var r remains
 	switch horizon, set := b.DeleteHorizon(); {
-	case b.Control() && done && set && horizon <= e.Now:
+	case b.Control() && done && set && e.due(horizon):
 		s.Markers += s.In
 	case b.Control() && b.Count() > 0:
 		r = remains{records: b.Records(), count: b.Count(), latest: b.MaxTimestamp(), whole: true, expires: done}
@@ -113,7 +113,7 @@ func (e *Env) sift(k *Keys, b serde.Batch, s *Stats) (r remains, err error) {
 		return r, err
 	}
 	horizon, set := b.DeleteHorizon()
-	expired := set && horizon <= e.Now
+	expired := set && e.due(horizon)
 	r = remains{records: body, latest: math.MinInt64, whole: true}
 	w, at := newWalk(b, body), 0
 	var kept []byte

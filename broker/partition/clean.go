@@ -53,6 +53,7 @@ func (p *Partition) Compact(ctx context.Context, o CompactOptions) (CompactResul
 		return CompactResult{}, errOlder
 	}
 	began := p.host.clock()
+	o.began = began
 	p.mu.Lock()
 	refused, known, busy := p.refusedLocked(), p.recordRev > 0, p.rewrites
 	if refused == nil && !busy {

@@ -204,7 +204,11 @@ func (h *keyedHistory) produce() {
 			}
 		}
 	case 1:
-		_, _ = h.w.server.Publish(testSubject, pubsub.Header{headerKey: {fmt.Sprintf("k%d", h.r.IntN(h.keys))}}, h.value("nats"))
+		header := pubsub.Header{headerKey: {fmt.Sprintf("k%d", h.r.IntN(h.keys))}}
+		if h.r.IntN(3) == 0 {
+			header = nil // no key: it goes
+		}
+		_, _ = h.w.server.Publish(testSubject, header, h.value("nats"))
 	default:
 		p := h.plainly[h.r.IntN(len(h.plainly))]
 		rs := h.some("idempotent")
@@ -370,7 +374,11 @@ func (h *keyedHistory) step() {
 			g := h.gs[h.holder()]
 			b, err := g.p.log.Bounds(h.t.Context())
 			if err == nil {
-				g.configure(func(c *Config) { c.RetentionBytes = int64(500 + h.r.IntN(3000)) })
+				g.configure(func(c *Config) { c.RetentionBytes, c.RetentionMillis = int64(500+h.r.IntN(3000)), -1 })
+				if h.r.IntN(6) == 0 { // by time
+					g.configure(func(c *Config) { c.RetentionBytes, c.RetentionMillis = -1, int64(h.r.IntN(25_000)) })
+					time.Sleep(time.Duration(h.r.IntN(atLeast+5000)) * time.Millisecond)
+				}
 				err = g.p.Retain(h.t.Context(), time.Now(), b)
 			}
 			if err != nil {
@@ -506,9 +514,10 @@ func (h *keyedHistory) swept() {
 }
 
 // TestCompactionAsTheModel: random histories of records with keys, tombstones,
-// transactions, idempotent producers, all codecs and plain messages; compaction at
-// random moments, crashes, lost acknowledgements and freezes of its holder at any
-// call of the store, retention and DeleteRecords between. At the end, and to readers
+// transactions, idempotent producers, all codecs and plain messages, without keys
+// too; compaction at random moments, crashes, lost acknowledgements and freezes of its
+// holder at any call of the store, retention by size and time and DeleteRecords
+// between. At the end, and to readers
 // that go from the start to the end all the time, the log shows the last value of
 // each key and nothing that was not stored.
 //

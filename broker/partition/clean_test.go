@@ -670,6 +670,48 @@ func TestCompactionWithLittleMemory(t *testing.T) {
 	})
 }
 
+// TestTombstonesStayAfterALongRun: a tombstone can be read for delete.retention.ms
+// from the end of the run that has met it first, until which readers see what it
+// hides, not from its beginning (simulated seed 5667).
+func TestTombstonesStayAfterALongRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := compacted(t)
+		g := w.gateway(memory.Faults{})
+		g.put(0, "a=1")
+		g.put(0, "a=")
+		g.put(0, "b=1")
+		g.put(0, "end=1")
+		o := CompactOptions{Force: true, DeleteRetention: 10 * time.Second}
+		slow := o
+		slow.Pace = func(context.Context, int) error { time.Sleep(5 * time.Second); return nil }
+		if res := g.mustCompact(slow); res.Took < 15*time.Second {
+			t.Fatalf("it took %v", res.Took)
+		}
+		stays, gone := "[1:a=null 2:b=1 3:end=1]", "[2:b=1 3:end=1]"
+		if got := fmt.Sprint(g.shows()); got != stays {
+			t.Errorf("after the run: %s", got)
+		}
+		at := g.p.Clean().Horizon
+		if d := time.Until(at); d < 9*time.Second || d > 10*time.Second {
+			t.Errorf("it may go in %v", d)
+		}
+		if _, err := g.compact(o); !errors.Is(err, ErrNothing) {
+			t.Error(err)
+		}
+		g.put(0, "end=2")
+		g.mustCompact(o)
+		if got := fmt.Sprint(g.shows()); !strings.HasPrefix(got, stays[:len(stays)-1]) {
+			t.Errorf("after another run: %s", got)
+		}
+		time.Sleep(10 * time.Second)
+		g.put(0, "end=3")
+		g.mustCompact(o)
+		if got := fmt.Sprint(g.shows()); strings.Contains(got, "1:a=") || !strings.Contains(got, gone[1:6]) {
+			t.Errorf("at last: %s", got)
+		}
+	})
+}
+
 // TestCompactionLetsOthersHaveTheirTurn: between two passes it may end, but not
 // within a message, which nobody would know of.
 func TestCompactionLetsOthersHaveTheirTurn(t *testing.T) {

@@ -31,6 +31,8 @@ type CompactOptions struct {
 	Enough func() bool
 	// Progress is told how many bytes of how many are done; nil: nobody is told.
 	Progress func(done, of int64)
+
+	began time.Time // Now, by our clock
 }
 
 // CompactResult is what a run of compaction did. Gateways send it to each other: the

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"sort"
 	"strconv"
 	"strings"
@@ -44,6 +45,9 @@ type manifest struct {
 	// all the time is not always young to retention.
 	Since  int64        `json:"since,omitempty"`
 	Before types.Offset `json:"before,omitempty"`
+	// Late is by how much delete horizons in it are later, ms: readers see it from the
+	// end of its run on.
+	Late int64 `json:"late,omitempty"`
 	// Horizon is the earliest time, in ms, at which a tombstone or a marker in it
 	// may go; 0: there is none.
 	Horizon int64 `json:"horizon,omitempty"`
@@ -75,6 +79,17 @@ func (m *manifest) stored(last types.Offset) int64 {
 		return m.Since
 	}
 	return m.At
+}
+
+// ended notes how long its run took, ms; retention is delete.retention.ms. What the
+// one before says of itself stays while horizons of that may be ahead.
+func (m *manifest) ended(took, retention int64, old *manifest) {
+	if m.Late = max(took, 0); old != nil && m.At-old.At < retention+old.Late {
+		m.Late = max(m.Late, old.Late)
+	}
+	if m.Horizon > 0 && m.Horizon <= math.MaxInt64-m.Late {
+		m.Horizon += m.Late
+	}
 }
 
 // follows notes what the manifest before knew: nil, or one of an earlier pass of the

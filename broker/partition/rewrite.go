@@ -83,6 +83,9 @@ func (p *Partition) rewrite(ctx context.Context, o *CompactOptions, t tenure, pl
 		},
 		LastOf: pl.lastOf,
 	}
+	if pl.clean != nil {
+		w.env.Late = pl.clean.Late
+	}
 	w.keys = compact.NewKeys(o.Memory)
 	if err := w.index(ctx); err != nil {
 		return 0, err
@@ -223,6 +226,7 @@ func (w *rewriting) fill(ctx context.Context, stream string) (*manifest, error) 
 	m.Stream, m.Last, m.Records, m.Bytes, m.First = stream, b.Last, w.records, int64(b.Bytes), out.parts[0].First
 	m.X, m.Seq, m.Dirty, m.Horizon = w.x, w.seq, w.dirty, w.horizon
 	m.Parts, m.Span = out.parts, p.host.sibling.span
+	m.ended(p.host.clock().Sub(w.o.began).Milliseconds(), w.env.DeleteRetention, pl.clean)
 	if err := m.check(); err != nil {
 		return nil, err
 	}
