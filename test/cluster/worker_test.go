@@ -93,7 +93,11 @@ func (w *worker) live(asleep *sync.WaitGroup) {
 		default:
 		}
 		began := time.Now()
-		a, id, written := w.write(s, fetches)
+		a, id, written, err := w.write(s, fetches)
+		if err != nil { // its producer is fenced for good; a successor reads again
+			w.e.ended(a, history.Failed, "not begun")
+			return
+		}
 		w.e.watch.note(opWrite, began, time.Since(began), id, nil)
 		switch fate {
 		case die, vanish:
@@ -141,8 +145,9 @@ func (w *worker) live(asleep *sync.WaitGroup) {
 	}
 }
 
-// write begins a transaction and writes what was read into it.
-func (w *worker) write(s *kgo.GroupTransactSession, fetches kgo.Fetches) (a *attempt, id string, all bool) {
+// write begins a transaction and writes what was read into it. An error: it was not
+// begun, and none will be by this session.
+func (w *worker) write(s *kgo.GroupTransactSession, fetches kgo.Fetches) (a *attempt, id string, all bool, err error) {
 	w.begun++
 	id = fmt.Sprintf("%d.%d", w.place, w.begun)
 	a = &attempt{Wrote: map[int32][]int64{}, Acked: map[int32][]copied{}, Outcome: history.Unknown}
@@ -154,7 +159,7 @@ func (w *worker) write(s *kgo.GroupTransactSession, fetches kgo.Fetches) (a *att
 	w.e.mu.Unlock()
 	if err := s.Begin(); err != nil {
 		w.failed(id, err)
-		return a, id, false
+		return a, id, false, err
 	}
 	all = true
 	var sent sync.WaitGroup
@@ -174,7 +179,7 @@ func (w *worker) write(s *kgo.GroupTransactSession, fetches kgo.Fetches) (a *att
 		})
 	})
 	sent.Wait()
-	return a, id, all
+	return a, id, all, nil
 }
 
 // ended notes how a transaction ended.
