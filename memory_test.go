@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 )
@@ -54,6 +55,15 @@ func TestGCFollowsLoad(t *testing.T) {
 	}
 	if len(sets) != 2 || sets[0] != gcBusy || sets[1] != gcIdle {
 		t.Errorf("GOGC was set to %v, want busy, then idle", sets)
+	}
+	thrifty := false
+	g, sets = &gcTuner{last: now, percent: gcIdle, live: g.live, thrifty: func() bool { return thrifty }, set: g.set}, nil
+	for _, thrifty = range []bool{false, true, true, false} {
+		now = now.Add(time.Second)
+		g.collected(now)
+	}
+	if !slices.Equal(sets, []int{gcBusy, gcIdle, gcBusy}) {
+		t.Errorf("GOGC was set to %v, want busy, idle while thrifty, then busy", sets)
 	}
 }
 

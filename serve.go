@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -46,7 +47,11 @@ func serveCommand(cmd *cobra.Command, environ []string) error {
 	defer stop()
 	mem := readMemory()
 	l.resolve(mem)
-	defer mem.apply()()
+	var running atomic.Pointer[kafka] // nil before the gateway is there
+	defer mem.apply(func() bool {
+		k := running.Load()
+		return k != nil && k.compacts()
+	})()
 	b := readBuild()
 	s := &server{
 		config: l, build: b, logger: logger, stdout: cmd.OutOrStdout(),
@@ -56,7 +61,11 @@ func serveCommand(cmd *cobra.Command, environ []string) error {
 		return openStore(ctx, l, logger, reg, s.waitsFor)
 	}
 	s.gateway = func(ctx context.Context, l *loaded, store pubsub.Store, a advertised, logger *slog.Logger, reg prometheus.Registerer) (gateway, error) {
-		return openGateway(ctx, l, store, a, logger, reg, s.waitsFor)
+		g, err := openGateway(ctx, l, store, a, logger, reg, s.waitsFor)
+		if k, ok := g.(*kafka); ok {
+			running.Store(k)
+		}
+		return g, err
 	}
 	return s.run(ctx)
 }
