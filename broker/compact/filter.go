@@ -114,6 +114,9 @@ func (e *Env) sift(k *Keys, b serde.Batch, s *Stats) (r remains, err error) {
 	}
 	horizon, set := b.DeleteHorizon()
 	expired := set && e.due(horizon)
+	// A tombstone that the map does not cover is not met: what it deletes is still
+	// there after this pass. A batch has one horizon for all of its tombstones.
+	covered := b.LastOffset() < int64(e.Upto)
 	r = remains{records: body, latest: math.MinInt64, whole: true}
 	w, at := newWalk(b, body), 0
 	var kept []byte
@@ -141,7 +144,7 @@ func (e *Env) sift(k *Keys, b serde.Batch, s *Stats) (r remains, err error) {
 			}
 		default:
 			r.count++
-			r.expires = r.expires || rec.Value == nil
+			r.expires = r.expires || covered && rec.Value == nil
 			r.latest = max(r.latest, b.BaseTimestamp()+rec.TimestampDelta)
 			if !r.whole {
 				kept = append(kept, w.Raw...)

@@ -134,6 +134,37 @@ func recoded(t testing.TB, p []byte, c compress.Codec) []byte {
 	return b.WithRecords(int8(c), encoded)
 }
 
+// TestTombstonesThatAreNotCovered: where the memory for keys ends within a batch, the
+// tombstones behind that have deleted nothing yet, so their time has not begun.
+func TestTombstonesThatAreNotCovered(t *testing.T) {
+	t.Parallel()
+	values, tombstones := data{base: 0, records: []string{"a=1", "b=1"}}.bytes(t), data{base: 2, records: []string{"a", "b"}}.bytes(t)
+	e := Env{Now: 1000, DeleteRetention: 500, Upto: 3}
+	k := NewKeys(1 << 12)
+	for _, b := range [][]byte{values, data{base: 2, records: []string{"a"}}.bytes(t)} {
+		if _, err := Index(k, &e, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, _, horizon, err := Filter(k, &e, values)
+	if got := brief(records(t, left)); err != nil || horizon != 0 || got != "1:b=1" {
+		t.Fatalf("%q, horizon %d, %v", got, horizon, err)
+	}
+	same, _, horizon, err := Filter(k, &e, tombstones)
+	if err != nil || horizon != 0 || !bytes.Equal(same, tombstones) {
+		t.Fatalf("% x, horizon %d, %v", same, horizon, err)
+	}
+	e.Now = 2000
+	out, s, horizon := pass(t, k, &e, [][]byte{left, same})
+	if got := brief(records(t, join(out))); got != "2:a 3:b" || horizon != 2500 || s.Tombstones > 0 {
+		t.Fatalf("%q, horizon %d, %+v", got, horizon, s)
+	}
+	e.Now = 2500
+	if out, s, _ = pass(t, k, &e, out); len(out) > 0 || s.Tombstones != 2 {
+		t.Fatalf("%d batches, %+v", len(out), s)
+	}
+}
+
 // TestFilterKeepsFields: what a batch written anew has of the one before.
 func TestFilterKeepsFields(t *testing.T) {
 	t.Parallel()

@@ -188,7 +188,8 @@ func (h *history) naive(log []*mbatch, keysUpto int64, e *Env) (out []*mbatch, h
 				n.records = append(n.records, r)
 			}
 		}
-		tombstones := needless || !b.control && slices.ContainsFunc(n.records, func(r one) bool { return r.value == "<null>" })
+		// Where the map ends within a batch, tombstones in it may not have deleted yet.
+		tombstones := needless || !b.control && b.last < int64(e.Upto) && slices.ContainsFunc(n.records, func(r one) bool { return r.value == "<null>" })
 		if len(n.records) == 0 {
 			alive := false
 			if e.LastOf != nil && b.pid >= 0 {
