@@ -161,9 +161,9 @@ func (e *Env) sift(k *Keys, b serde.Batch, s *Stats) (r remains, err error) {
 	return r, w.err
 }
 
-// staysEmpty reports a batch whose place must be seen even if no record of it is
-// left.
-func (e *Env) staysEmpty(b serde.Batch) bool {
+// StaysEmpty reports a batch whose place must be seen even if no record of it is
+// left: the last one before End, and a live producer's newest.
+func (e *Env) StaysEmpty(b serde.Batch) bool {
 	if e.End > 0 && b.LastOffset()+1 == int64(e.End) {
 		return true
 	}

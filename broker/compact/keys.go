@@ -3,6 +3,7 @@ package compact
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"iter"
 	"math/bits"
 
 	"github.com/hanzoai/stream/types"
@@ -53,6 +54,17 @@ func NewKeys(budget int) *Keys {
 func (k *Keys) Reset() {
 	clear(k.slots)
 	k.used, k.upto = 0, 0
+}
+
+// Offsets are the last offsets of all keys, in no order.
+func (k *Keys) Offsets() iter.Seq[types.Offset] {
+	return func(yield func(types.Offset) bool) {
+		for _, e := range k.slots {
+			if e.next > 0 && !yield(types.Offset(e.next-1)) {
+				return
+			}
+		}
+	}
 }
 
 // Len is the number of keys.

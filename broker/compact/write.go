@@ -12,7 +12,7 @@ import (
 func (e *Env) write(b serde.Batch, r remains) (out []byte, horizon int64, err error) {
 	if r.count == 0 {
 		switch {
-		case !e.staysEmpty(b):
+		case !e.StaysEmpty(b):
 			return nil, 0, nil
 		case b.Count() == 0 && len(b) == serde.BatchHeaderSize:
 			return b, 0, nil

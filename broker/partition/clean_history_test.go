@@ -145,10 +145,12 @@ func newKeyedHistory(t *testing.T, seed uint64) *keyedHistory {
 	return h
 }
 
-// small has siblings of many messages and many parts.
+// small has siblings of many messages and many parts, and passes over single
+// messages.
 func small(g *gateway, r *rand.Rand) {
 	g.host.sibling = siblingSizes{1 + r.IntN(400), 1 + r.IntN(3)}
 	g.host.trimStep = int64(8 * g.host.sibling.target) // so that some go in steps
+	g.host.stretch = int64(g.host.sibling.target)
 }
 
 func (h *keyedHistory) boot(i int) {

@@ -93,6 +93,7 @@ type Host struct {
 	moveSlots     chan struct{} // one per question of unlessMoved
 	sibling       siblingSizes
 	trimStep      int64 // bytes; tests have fewer
+	stretch       int64 // bytes of what a rewrite reads or passes over; tests have fewer
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -130,6 +131,7 @@ func NewHost(e Env) *Host {
 		memo:          newMemo(memoBytes),
 		sibling:       siblingSizes{siblingTarget, partSpan},
 		trimStep:      trimStep,
+		stretch:       rewriteRead,
 	}
 	if h.clock == nil {
 		h.clock = time.Now

@@ -24,6 +24,9 @@ const (
 // errAbandoned: what the run was to replace is not there any more.
 var errAbandoned = errors.New("the run of compaction was overtaken")
 
+// errPassed ends a walk that goes on elsewhere.
+var errPassed = errors.New("messages are passed over")
+
 // rewriting is one rewrite: it reads the log from its start up to a bound, the old
 // sibling first, and leaves the new one in its place.
 type rewriting struct {
@@ -36,6 +39,8 @@ type rewriting struct {
 
 	keys *compact.Keys
 	env  compact.Env
+	// main tells what of the main stream need not be read again; empty: nothing.
+	main stretches
 	// aborted are the aborted transactions that overlap the message at hand.
 	aborted []abortedTxn
 
@@ -87,6 +92,7 @@ func (p *Partition) rewrite(ctx context.Context, o *CompactOptions, t tenure, pl
 		w.env.Late = pl.clean.Late
 	}
 	w.keys = compact.NewKeys(o.Memory)
+	w.main.size = max(p.host.stretch, pl.work/mostStretches)
 	if err := w.index(ctx); err != nil {
 		return 0, err
 	}
@@ -114,7 +120,7 @@ func (w *rewriting) index(ctx context.Context) error {
 	pl := &w.plan
 	w.x, w.seq, w.dirty = pl.goal, pl.goalSeq, pl.goal
 	full := false
-	if err := w.follow(ctx, pl.dirty, pl.goal, func(m *part) error {
+	if err := w.follow(ctx, pl.dirty, pl.goal, nil, func(m *part) error {
 		err := m.batches(func(b serde.Batch) (err error) {
 			if full, err = compact.Index(w.keys, &w.env, b); err == nil && full {
 				err = errEnough
@@ -122,6 +128,9 @@ func (w *rewriting) index(ctx context.Context) error {
 			return err
 		})
 		if !full {
+			if err == nil && m.fromMain {
+				err = w.main.note(m, &w.env)
+			}
 			return err
 		}
 		switch {
@@ -140,6 +149,7 @@ func (w *rewriting) index(ctx context.Context) error {
 		return fmt.Errorf("the memory for keys does not last for one record: %d bytes", w.o.Memory)
 	}
 	w.env.Upto, w.env.End = w.dirty, w.x
+	w.main.mark(w.keys, pl.start, w.dirty)
 	return nil
 }
 
@@ -185,7 +195,7 @@ func (w *rewriting) fill(ctx context.Context, stream string) (*manifest, error) 
 	m.follows(pl.clean)
 	out.cut = m.Before
 	out.pace = func(ctx context.Context, n int) error { return w.pace(ctx, n, false) }
-	if err := w.follow(ctx, pl.start, w.x, func(m *part) error {
+	if err := w.follow(ctx, pl.start, w.x, w.pass, func(m *part) error {
 		if err := m.batches(func(b serde.Batch) error {
 			if types.Offset(b.LastOffset()) < pl.start {
 				return nil
@@ -332,10 +342,23 @@ func (w *rewriting) pace(ctx context.Context, n int, read bool) error {
 	return ctx.Err()
 }
 
+// pass says where the main stream is read on from an offset: there, or behind what
+// has nothing that stays, which counts as read.
+func (w *rewriting) pass(at types.Offset) types.Offset {
+	for x := w.main.at(at); x != nil && !x.read && at == x.base; x = w.main.at(at) {
+		w.res.RecordsIn += x.records
+		w.res.BytesIn += x.bytes
+		w.done += x.bytes
+		at = x.next
+	}
+	return at
+}
+
 // follow calls fn with the messages of the log from the one that stands for offset
-// at on, up to offset to, and keeps to the pace. The log start may move under it:
-// then it goes on there.
-func (w *rewriting) follow(ctx context.Context, at, to types.Offset, fn func(m *part) error) error {
+// at on, up to offset to, and keeps to the pace. pass, if there is one, says from
+// which offset on to read the main stream instead of the one that comes next. The log
+// start may move under it: then it goes on there.
+func (w *rewriting) follow(ctx context.Context, at, to types.Offset, pass func(types.Offset) types.Offset, fn func(m *part) error) error {
 	p := w.p
 	var fatal error // of fn: it may have taken a part of a message
 	for at < to {
@@ -357,6 +380,11 @@ func (w *rewriting) follow(ctx context.Context, at, to types.Offset, fn func(m *
 			}
 			return fatal
 		}
+		if pass != nil && (m == nil || at >= m.X) && at >= base {
+			if at = pass(at); at >= to {
+				return nil
+			}
+		}
 		var err error
 		switch {
 		case m != nil && at < m.X:
@@ -368,7 +396,9 @@ func (w *rewriting) follow(ctx context.Context, at, to types.Offset, fn func(m *
 			return errAbandoned
 		default:
 			seq := first
-			if at > base {
+			if x := w.main.at(at); x != nil && x.base == at {
+				seq, base = x.seq, at
+			} else if at > base {
 				if seq, base, err = p.locate(ctx, at); err != nil {
 					break
 				}
@@ -380,8 +410,16 @@ func (w *rewriting) follow(ctx context.Context, at, to types.Offset, fn func(m *
 				if w.aborted, err = p.abortedTxns(ctx, from, m.last+1); err != nil {
 					return err
 				}
-				return each(m)
+				if err = each(m); err == nil && pass != nil {
+					if on := pass(at); on > at {
+						at, err = on, errPassed
+					}
+				}
+				return err
 			})
+			if errors.Is(err, errPassed) {
+				err = nil
+			}
 		}
 		if fatal != nil {
 			return fatal
