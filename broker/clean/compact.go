@@ -400,6 +400,9 @@ func (c *Compactor) compact(ctx context.Context, x candidate, enough func() bool
 			c.mu.Unlock()
 		},
 	})
+	if err != nil && !errors.Is(err, partition.ErrNothing) || res.Left {
+		c.sweepSoon()
+	}
 	h := hold{name: p.String(), config: cfg, want: want, fails: c.held[p.Stream()].fails}
 	backoff := max(c.d.Settings().Backoff, look)
 	var later *partition.TermError
@@ -489,6 +492,14 @@ func (c *Compactor) ended(l Last) {
 	defer c.mu.Unlock()
 	c.last = &l
 	delete(c.failing, l.Partition)
+}
+
+// sweepSoon has the next sweep come after a backoff: a run may have left something.
+func (c *Compactor) sweepSoon() {
+	soon := c.d.Clock().Add(max(c.d.Settings().Backoff, look) - sweepEvery)
+	if !c.swept.IsZero() && soon.Before(c.swept) {
+		c.swept = soon
+	}
 }
 
 // sweep has partitions remove the siblings that nobody reads, and what is left of

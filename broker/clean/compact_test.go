@@ -34,6 +34,7 @@ type part struct {
 	read  int64 // bytes that a run reads; 0: 1000
 	more  bool  // a run leaves the rest to the next one
 	soon  bool  // a run leaves a tombstone that may go a second later
+	left  bool  // a run could not remove what it replaced
 	// work is what a run does.
 	work func(ctx context.Context, o partition.CompactOptions) error
 }
@@ -77,7 +78,7 @@ func (p *part) Compact(ctx context.Context, o partition.CompactOptions) (partiti
 	if p.soon {
 		p.state.Horizon = o.Now.Add(time.Second)
 	}
-	return partition.CompactResult{Upto: 100, RecordsIn: 10, RecordsOut: 4, BytesIn: max(p.read, 1000), BytesOut: 400, Passes: 1, More: p.more}, nil
+	return partition.CompactResult{Upto: 100, RecordsIn: 10, RecordsOut: 4, BytesIn: max(p.read, 1000), BytesOut: 400, Passes: 1, More: p.more, Left: p.left}, nil
 }
 
 func (p *part) set(fn func(p *part)) { p.mu.Lock(); defer p.mu.Unlock(); fn(p) }
@@ -444,6 +445,36 @@ func TestFailures(t *testing.T) {
 			t.Errorf("a deleted partition is told of: %v", s.Failing)
 		}
 	})
+}
+
+// TestSweepSoon: what a run could not remove, or left when it failed, does not wait for
+// five minutes.
+func TestSweepSoon(t *testing.T) {
+	for name, run := range map[string]func(p *part){"replaced": func(p *part) { p.left = true }, "failed": func(p *part) { p.err = errors.New("no answer") }, "fine": func(*part) {}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := compacted("kafka-p-0")
+				p.state.Stream = "kafka-p-0=kab"
+				run(p)
+				b := newBench(t, p)
+				b.store.kin = []string{"kafka-p-0=kab", "kafka-p-0=kcd"}
+				swept := func() (n int) { p.set(func(p *part) { n = p.swept }); return n }
+				defer b.start()()
+				wait(3 * time.Second)
+				if p.times() != 1 || swept() != 1 {
+					t.Fatalf("%d runs, swept %d times at first", p.times(), swept())
+				}
+				wait(17 * time.Second)
+				want := 2
+				if name == "fine" {
+					want = 1
+				}
+				if swept() != want {
+					t.Errorf("swept %d times, want %d", swept(), want)
+				}
+			})
+		})
+	}
 }
 
 // TestSweep: siblings that nobody reads are looked for when the lease comes and

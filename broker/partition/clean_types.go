@@ -45,6 +45,7 @@ type CompactResult struct {
 	BytesOut   int64         `json:"bytes_out"`
 	Passes     int           `json:"passes"`
 	More       bool          `json:"more,omitempty"` // CompactOptions.Enough said so
+	Left       bool          `json:"left,omitempty"` // what was replaced could not be removed: SweepClean is to
 	Took       time.Duration `json:"took"`
 }
 

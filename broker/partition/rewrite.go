@@ -109,6 +109,7 @@ func (p *Partition) rewrite(ctx context.Context, o *CompactOptions, t tenure, pl
 	killpoint.At("compact.switched")
 	// Whoever comes next finishes what fails here.
 	if err := p.cleared(ctx, old); err != nil && ctx.Err() == nil {
+		res.Left = true
 		p.host.warn(p, "what compaction replaced is not removed yet; it will be tried again", err)
 	}
 	return w.x, nil
