@@ -136,6 +136,10 @@ func TestConfigsAreLive(t *testing.T) {
 		{map[string]string{"message.timestamp.type": "", "message.timestamp.before.max.ms": ""}, old, func(sp kmsg.ProduceResponseTopicPartition) bool { return sp.ErrorCode == 0 && sp.LogAppendTime == -1 }},
 	} {
 		a.alter("t", c.configs)
-		within(t, fmt.Sprint(c.configs), func() bool { return c.obeyed(b.produce(9, "t", c.batch())) })
+		began := time.Now()
+		eventually(t, fmt.Sprint(c.configs), func() bool { return c.obeyed(b.produce(9, "t", c.batch())) })
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("%v: obeyed after %v", c.configs, took)
+		}
 	}
 }

@@ -63,6 +63,19 @@ func (h *Host) SweepDestroyed(ctx context.Context, filter string) error {
 	return errors.Join(h.sweepDestroyedLogs(ctx, t, filter), h.sweepDestroyedKeys(ctx, t))
 }
 
+// ifDestroyed calls fn if the partition of a record is destroyed and the lease still
+// held.
+func (h *Host) ifDestroyed(ctx context.Context, t tenure, key string, fn func() error) error {
+	gone, err := h.destroyed(ctx, key)
+	if err != nil || !gone {
+		return err
+	}
+	if err := t.check(0); err != nil {
+		return err
+	}
+	return fn()
+}
+
 func (h *Host) sweepDestroyedLogs(ctx context.Context, t tenure, filter string) error {
 	logs, _, err := h.store.Logs(ctx, filter)
 	if err != nil {
@@ -73,17 +86,7 @@ func (h *Host) sweepDestroyedLogs(ctx context.Context, t tenure, filter string) 
 		if key == "" || !strings.Contains(l.Name, siblingMark) {
 			continue
 		}
-		gone, err := h.destroyed(ctx, key)
-		if err != nil {
-			return err
-		}
-		if !gone {
-			continue
-		}
-		if err := t.check(0); err != nil {
-			return err
-		}
-		if err := h.deleteSibling(ctx, key, l.Name); err != nil {
+		if err := h.ifDestroyed(ctx, t, key, func() error { return h.deleteSibling(ctx, key, l.Name) }); err != nil {
 			return err
 		}
 	}
@@ -116,17 +119,7 @@ func (h *Host) sweepDestroyedKeys(ctx context.Context, t tenure) error {
 		if !over[key] {
 			continue
 		}
-		gone, err := h.destroyed(ctx, key)
-		if err != nil {
-			return err
-		}
-		if !gone {
-			continue
-		}
-		if err := t.check(0); err != nil {
-			return err
-		}
-		if err := h.deleteKeys(ctx, []string{key + ".>"}, nil); err != nil {
+		if err := h.ifDestroyed(ctx, t, key, func() error { return h.deleteKeys(ctx, []string{key + ".>"}, nil) }); err != nil {
 			return err
 		}
 	}

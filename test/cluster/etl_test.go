@@ -304,19 +304,15 @@ func (e *etl) finish(seed int, judge bool) {
 		}
 		return nil
 	})
-	// The group may hear of a transaction's end after the partitions.
-	testkit.Poll(t, lastWords, "the workers' offsets", func() error {
-		offsets, err := admin.FetchOffsets(t.Context(), e.group)
-		if err != nil {
-			return err
+	offsets, err := admin.FetchOffsets(t.Context(), e.group)
+	if err != nil {
+		t.Errorf("the workers' offsets: %v", err)
+	}
+	for p, n := range e.ledger.Inputs {
+		if o, ok := offsets.Lookup(e.in, int32(p)); !ok || o.Err != nil || o.At != n {
+			t.Errorf("partition %d: %d is committed, want %d: %v", p, o.At, n, o.Err)
 		}
-		for p, n := range e.ledger.Inputs {
-			if o, ok := offsets.Lookup(e.in, int32(p)); !ok || o.Err != nil || o.At != n {
-				return fmt.Errorf("partition %d: %d is committed, want %d: %v", p, o.At, n, o.Err)
-			}
-		}
-		return nil
-	})
+	}
 	e.endRest()
 	e.working.Wait()
 	// Once more, by somebody who was not there: from the start to the end.

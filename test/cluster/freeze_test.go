@@ -69,6 +69,27 @@ func variants() []time.Duration {
 	return []time.Duration{0}
 }
 
+// inWorlds has rows tried, at most so many in one world, as often as there are
+// variants: those that stand for their kind, or all.
+func inWorlds[R any](t *testing.T, all []R, ci func(R) bool, most int, try func(*testing.T, []R, time.Duration)) {
+	var rows []R
+	for _, r := range all {
+		if ci(r) || allFreezes {
+			rows = append(rows, r)
+		}
+	}
+	for _, by := range variants() {
+		n := 0
+		for some := range slices.Chunk(rows, most) {
+			t.Run(fmt.Sprintf("%d, late by %v", n, by), func(t *testing.T) {
+				t.Parallel()
+				try(t, some, by)
+			})
+			n++
+		}
+	}
+}
+
 // delayed is a point behind which the gateway waits when it wakes up.
 func delayed(point string, by time.Duration) string {
 	if by == 0 {

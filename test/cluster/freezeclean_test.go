@@ -55,22 +55,7 @@ var cleanFreezes = []cleanFreeze{
 // neither the log nor the new topic is damaged, and nothing is left over.
 func TestFrozenCompaction(t *testing.T) {
 	t.Parallel()
-	var rows []cleanFreeze
-	for _, r := range cleanFreezes {
-		if r.ci || allFreezes {
-			rows = append(rows, r)
-		}
-	}
-	const most = 4 // in one world
-	for _, by := range variants() {
-		for i := 0; i < len(rows); i += most {
-			some := rows[i:min(len(rows), i+most)]
-			t.Run(fmt.Sprintf("%d, late by %v", i/most, by), func(t *testing.T) {
-				t.Parallel()
-				frozenCompaction(t, some, by)
-			})
-		}
-	}
+	inWorlds(t, cleanFreezes, func(r cleanFreeze) bool { return r.ci }, 4, frozenCompaction)
 }
 
 func frozenCompaction(t *testing.T, rows []cleanFreeze, by time.Duration) {

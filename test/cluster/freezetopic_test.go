@@ -85,22 +85,7 @@ func produces(_ *freezing, p *peer, topic string) <-chan int16 {
 // the same name; then they wake up, and nothing happens to that one.
 func TestFrozenTopics(t *testing.T) {
 	t.Parallel()
-	var rows []topicFreeze
-	for _, r := range topicFreezes {
-		if r.ci || allFreezes {
-			rows = append(rows, r)
-		}
-	}
-	const most = 8 // at once
-	for _, by := range variants() {
-		for i := 0; i < len(rows); i += most {
-			some := rows[i:min(len(rows), i+most)]
-			t.Run(fmt.Sprintf("%d, late by %v", i/most, by), func(t *testing.T) {
-				t.Parallel()
-				frozenTopics(t, some, by)
-			})
-		}
-	}
+	inWorlds(t, topicFreezes, func(r topicFreeze) bool { return r.ci }, 8, frozenTopics)
 }
 
 func frozenTopics(t *testing.T, rows []topicFreeze, by time.Duration) {

@@ -146,7 +146,7 @@ func (w *worker) live(asleep *sync.WaitGroup) {
 }
 
 // write begins a transaction and writes what was read into it. An error: it was not
-// begun, and none will be by this session.
+// begun, and this producer can begin none any more.
 func (w *worker) write(s *kgo.GroupTransactSession, fetches kgo.Fetches) (a *attempt, id string, all bool, err error) {
 	w.begun++
 	id = fmt.Sprintf("%d.%d", w.place, w.begun)

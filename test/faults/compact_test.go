@@ -75,22 +75,7 @@ func TestCompactionUnderKills(t *testing.T) {
 		wrote <- err
 	}()
 	reading, stopReading := context.WithCancel(t.Context())
-	read := make(chan error, 2)
-	loops := make([]int, 2)
-	for i := range loops {
-		go func() {
-			c := &client{addr: addrs}
-			defer c.close()
-			for reading.Err() == nil {
-				if _, err := replay(reading, c, topic, int8(i), acked); err != nil && reading.Err() == nil {
-					read <- fmt.Errorf("isolation %d, time %d: %w", i, loops[i]+1, err)
-					return
-				}
-				loops[i]++
-			}
-			read <- nil
-		}()
-	}
+	read, loops := replayers(reading, addrs, topic, acked)
 
 	began := time.Now()
 	kills, upto := 2, int64(0)
@@ -180,6 +165,29 @@ func TestCompactionUnderKills(t *testing.T) {
 	for _, g := range gs {
 		alive(t, g)
 	}
+}
+
+// replayers read the topic from its start again and again until ctx ends, one with
+// each isolation level; loops are how many times, to be looked at when both have sent
+// how they ended.
+func replayers(ctx context.Context, addrs, topic string, acked *last) (ended <-chan error, loops []int) {
+	read := make(chan error, 2)
+	loops = make([]int, 2)
+	for i := range loops {
+		go func() {
+			c := &client{addr: addrs}
+			defer c.close()
+			for ctx.Err() == nil {
+				if _, err := replay(ctx, c, topic, int8(i), acked); err != nil && ctx.Err() == nil {
+					read <- fmt.Errorf("isolation %d, time %d: %w", i, loops[i]+1, err)
+					return
+				}
+				loops[i]++
+			}
+			read <- nil
+		}()
+	}
+	return read, loops
 }
 
 // overwrite writes growing numbers to random keys until ctx ends, and waits until

@@ -38,27 +38,13 @@ func TestCompactedOnThreeServers(t *testing.T) {
 
 	writing, stopWriting := context.WithCancel(t.Context())
 	acked := &last{of: map[string]int{}}
-	wrote, read := make(chan error, 1), make(chan error, 2)
+	wrote := make(chan error, 1)
 	go func() {
 		_, err := overwrite(writing, s.Addr, topic, acked)
 		wrote <- err
 	}()
 	reading, stopReading := context.WithCancel(t.Context())
-	loops := make([]int, 2)
-	for i := range loops {
-		go func() {
-			c := &client{addr: s.Addr}
-			defer c.close()
-			for reading.Err() == nil {
-				if _, err := replay(reading, c, topic, int8(i), acked); err != nil && reading.Err() == nil {
-					read <- fmt.Errorf("isolation %d, time %d: %w", i, loops[i]+1, err)
-					return
-				}
-				loops[i]++
-			}
-			read <- nil
-		}()
-	}
+	read, loops := replayers(reading, s.Addr, topic, acked)
 	began := time.Now()
 	compactedTo := func() (upto int64) {
 		t.Helper()

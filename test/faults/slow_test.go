@@ -47,9 +47,8 @@ func TestC36SlowPartition(t *testing.T) {
 		rest(t, step.length-time.Since(began))
 		// A store that takes one write at a time is asked for little more than
 		// it can do: one copy beside the one on its way.
-		n, lasted := p.Sent(isSlow)-before, time.Since(began)
-		if most := 2*int(lasted/step.delay) + 2; n > most {
-			t.Errorf("%v per write: %d writes sent in %v, at most %d make sense", step.delay, n, lasted, most)
+		if n, most := p.Sent(isSlow)-before, 2*int(step.length/step.delay)+2; n > most {
+			t.Errorf("%v per write: %d writes sent in %v, at most %d make sense", step.delay, n, step.length, most)
 		}
 		for _, wr := range w.writers {
 			var took []time.Duration
@@ -220,8 +219,8 @@ func TestSlowStore(t *testing.T) {
 		}
 		// No storm: two partitions, a group and a membership ask a bounded number
 		// of questions, whatever the number of requests that wait.
-		if n, lasted := p.Sent(notAPI)-before, time.Since(began); n > 10*int(lasted/time.Second)+50 {
-			t.Errorf("%v per write: %d writes sent in %v", step.delay, n, lasted)
+		if n := p.Sent(notAPI) - before; n > 10*int(step.length/time.Second)+50 {
+			t.Errorf("%v per write: %d writes sent in %v", step.delay, n, step.length)
 		}
 		w.report(t, fmt.Sprintf("%v per write", step.delay), began)
 		p.Rule(nil)

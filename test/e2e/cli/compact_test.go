@@ -84,7 +84,7 @@ func TestC23CompactedTopic(t *testing.T) {
 			compactTo(t, b, topic, next-1)
 
 			t.Run("kafka", func(t *testing.T) {
-				out := tool(t, b, "kafka-console-consumer", "--topic", topic, "--group", "cli.compacted", "--from-beginning", "--timeout-ms", "10000",
+				out := tool(t, b, "kafka-console-consumer", "--topic", topic, "--group", "cli.compacted", "--from-beginning", "--timeout-ms", "4000",
 					"--command-property", "isolation.level=read_committed", "--command-property", "auto.offset.reset=earliest").Must(t).Stdout
 				equal(t, "records", lines(out), want)
 				at, err := adm.FetchOffsets(t.Context(), "cli.compacted")

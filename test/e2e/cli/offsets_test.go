@@ -17,7 +17,6 @@ import (
 
 	"github.com/hanzoai/stream/test/e2e/broker"
 	"github.com/hanzoai/stream/test/e2e/tools"
-	"github.com/hanzoai/stream/test/testkit"
 )
 
 const offsetsTopic = "__consumer_offsets"
@@ -54,7 +53,7 @@ func TestOffsetsTopic(t *testing.T) {
 func formatted(t *testing.T, b *broker.Broker) {
 	t.Helper()
 	read := func(formatter string) (rs []map[string]any) {
-		run := tool(t, b, "kafka-console-consumer", "--topic", offsetsTopic, "--from-beginning", "--timeout-ms", "10000",
+		run := tool(t, b, "kafka-console-consumer", "--topic", offsetsTopic, "--from-beginning", "--timeout-ms", "5000",
 			"--formatter", "org.apache.kafka.tools.consumer."+formatter)
 		res, err := run.Do(t.Context()) // ends by its timeout
 		if err != nil {
@@ -176,8 +175,9 @@ func follow(t *testing.T, b *broker.Broker) {
 		t.Helper()
 		var os kadm.Offsets
 		os.Add(kadm.Offset{Topic: "offsets-t", Partition: 0, At: at, LeaderEpoch: -1, Metadata: fmt.Sprint("m", at)})
-		// The first answers can be that the coordinator loads.
-		testkit.Poll(t, 30*time.Second, "a commit", func() error { return adm.CommitAllOffsets(ctx, "offsets-f", os) })
+		if err := adm.CommitAllOffsets(ctx, "offsets-f", os); err != nil {
+			t.Fatal(err)
+		}
 	}
 	key := kmsg.OffsetCommitKey{Version: 1, Group: "offsets-f", Topic: "offsets-t"}
 	want := string(key.AppendTo(nil))
