@@ -235,6 +235,7 @@ func (c *conn) read() {
 		}
 		f := newFrame(c.srv, n)
 		h = &f.hold
+		h.whole = int64(n)
 		f.buf, err = c.frames.Body(f.buf, n, take)
 		if err != nil {
 			f.release()

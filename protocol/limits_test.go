@@ -243,86 +243,6 @@ func TestFetchBytesAreShared(t *testing.T) {
 	}
 }
 
-// TestBudget: the rules of budget.go on the thing itself.
-func TestBudget(t *testing.T) {
-	t.Parallel()
-	b := &budget{max: 100}
-	none := make(chan struct{})
-	take := func(h *hold, n int64) chan error {
-		done := make(chan error, 1)
-		started := make(chan struct{})
-		go func() {
-			done <- b.take(h, n, none, func(on bool) {
-				if on {
-					close(started)
-				}
-			})
-		}()
-		select {
-		case err := <-done:
-			done <- err
-		case <-started:
-		}
-		return done
-	}
-	var big, x, y, z hold
-	if err := b.take(&big, 150, none, nil); err != nil || b.held() != 150 {
-		t.Fatal("a frame above the limit must pass when it is alone")
-	}
-	b.completed(&big)
-	wx, wy := take(&x, 60), take(&y, 30)
-	if len(wx) != 0 || len(wy) != 0 {
-		t.Fatal("took what there was not")
-	}
-	b.give(&big)
-	if err := errors.Join(<-wx, <-wy); err != nil || b.held() != 90 {
-		t.Fatalf("%v, %d held", err, b.held())
-	}
-	// Two incomplete frames hold it all, each needs more: the older goes beyond.
-	wx, wy = take(&x, 60), take(&y, 30)
-	if <-wx != nil || len(wy) != 0 {
-		t.Fatal("nobody went on, or both did")
-	}
-	if w := take(&x, 500); <-w != nil || len(wy) != 0 { // until it is complete
-		t.Fatal("x must go on")
-	}
-	b.completed(&x)
-	if len(wy) != 0 {
-		t.Fatal("y must wait for x to be answered")
-	}
-	b.give(&x)
-	if <-wy != nil {
-		t.Fatal("y must go on")
-	}
-	// A waiter whose connection ends leaves the line.
-	stop := make(chan struct{})
-	b.completed(&y)
-	left := make(chan error, 1)
-	waiting := make(chan struct{})
-	go func() {
-		left <- b.take(&z, 90, stop, func(on bool) {
-			if on {
-				close(waiting)
-			}
-		})
-	}()
-	<-waiting
-	w := take(&x, 30)
-	if len(w) != 0 {
-		t.Fatal("x must not overtake z")
-	}
-	close(stop)
-	if !errors.Is(<-left, errStopped) || <-w != nil {
-		t.Fatal("z left, x must go on")
-	}
-	b.give(&x)
-	b.give(&y)
-	b.give(&z)
-	if b.held() != 0 || b.busy != 0 || b.beyond != nil || len(b.waiters) != 0 {
-		t.Errorf("%+v", b)
-	}
-}
-
 // TestRequestBytesBudget: sockets are not read while the budget is used up, and
 // are when it is free again.
 func TestRequestBytesBudget(t *testing.T) {
@@ -343,7 +263,7 @@ func TestRequestBytesBudget(t *testing.T) {
 	eventually(t, "the reader waits", func() bool {
 		s.budget.mu.Lock()
 		defer s.budget.mu.Unlock()
-		return len(s.budget.waiters) == 1
+		return len(s.budget.last) == 1
 	})
 	// Longer than the frame timeout: our lack of memory is not its slowness.
 	tick := time.NewTimer(500 * time.Millisecond)
