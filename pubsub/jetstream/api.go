@@ -100,7 +100,7 @@ type storedMessage struct {
 // does not answer after it.
 const askEvery = time.Second
 
-// ask is api for calls that change nothing.
+// ask is api for calls that change nothing when they are made twice.
 func (st *Store) ask(ctx context.Context, timeout time.Duration, subject string, req any, resp answerer) error {
 	every := timeout
 	if st.clustered {

@@ -43,7 +43,9 @@ type pull struct {
 const (
 	pullBatch     = 256
 	pullExpires   = time.Minute
-	pullHeartbeat = 5 * time.Second
+	// pullHeartbeat is how often the server shows that it is there. A consumer that
+	// died with its server is told by silence alone.
+	pullHeartbeat = 2 * time.Second
 	// consumerIdle is when the server removes a consumer that nobody pulls
 	// from, should our own removal not arrive.
 	consumerIdle = 2 * time.Minute
@@ -62,7 +64,25 @@ type cursorConfig struct {
 }
 
 // openCursor creates the consumer. Errors: those of Store.api.
-func (st *Store) openCursor(ctx context.Context, c *conn, cc cursorConfig) (*cursor, error) {
+//
+// In a cluster nobody answers while there is no leader, and who leads may give the
+// consumer to a server that has just died. So it is asked for again, which is no
+// second consumer, and then under other names, of which each may be somewhere else.
+func (st *Store) openCursor(ctx context.Context, c *conn, cc cursorConfig) (cur *cursor, err error) {
+	all := 3 * st.cfg.APITimeout
+	if !st.clustered {
+		return st.createCursor(ctx, c, cc, all)
+	}
+	for _, share := range []time.Duration{2, 4, 9} { // of 15
+		if cur, err = st.createCursor(ctx, c, cc, all*share/15); !errors.Is(err, errNoAnswer) || ctx.Err() != nil {
+			break
+		}
+	}
+	return cur, err
+}
+
+// createCursor is openCursor under one name.
+func (st *Store) createCursor(ctx context.Context, c *conn, cc cursorConfig, timeout time.Duration) (*cursor, error) {
 	cur := &cursor{st: st, c: c, stream: cc.stream, name: "stream_" + rand.Text(), start: cc.start, lost: c.lostCh()}
 	cfg := consumerConfig{
 		Name: cur.name, DeliverPolicy: "by_start_sequence", OptStartSeq: max(1, cc.start),
@@ -90,7 +110,7 @@ func (st *Store) openCursor(ctx context.Context, c *conn, cc cursorConfig) (*cur
 	if c.bypass != nil {
 		c.bypass.add(cur.name, s.ch)
 	}
-	if err := st.api(ctx, 3*st.cfg.APITimeout, "CONSUMER.CREATE."+cc.stream+"."+cur.name, req, &resp); err != nil {
+	if err := st.ask(ctx, timeout, "CONSUMER.CREATE."+cc.stream+"."+cur.name, req, &resp); err != nil {
 		var e *apiError
 		if errors.As(err, &e) || errors.Is(err, errNotSent) {
 			cur.forget()
