@@ -66,7 +66,11 @@ func (p *Partition) openFrom(ctx context.Context, r *record, heard func()) (agai
 	}
 	p.mu.Lock()
 	p.replicas = b.Replicas
+	reached := p.reached
 	p.mu.Unlock()
+	if b.Last < reached {
+		return false, p.behind(b, reached)
+	}
 	st, ix := newState(), index{}
 	restored := false
 	var lost error

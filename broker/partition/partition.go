@@ -85,11 +85,12 @@ type Partition struct {
 	changed chan struct{} // closed and replaced at every change, if someone asked for it
 
 	follow   following
-	replicas int       // of the log, 0 if not known yet
-	interest time.Time // last time someone wanted to know the end of the log
-	checked  time.Time // last time the leader was asked
-	acksAll  time.Time // last write that min.insync.replicas was looked up for
-	wentBack time.Time // since when the leader's last sequence is below ours
+	replicas int        // of the log, 0 if not known yet
+	interest time.Time  // last time someone wanted to know the end of the log
+	checked  time.Time  // last time the leader was asked
+	acksAll  time.Time  // last write that min.insync.replicas was looked up for
+	wentBack time.Time  // since when the leader's last sequence is below ours
+	reached  pubsub.Seq // the last sequence applied before the state was unloaded
 
 	hints  hints
 	snap   snapshots
@@ -199,8 +200,12 @@ func (p *Partition) stopMessageLocked() string {
 	return fmt.Sprintf("the partition is stopped: %s at sequence %d (%s); see `stream repair`", p.stop.Kind, p.stop.Seq, p.stop.Why)
 }
 
-// unloadLocked forgets the state. The next use loads it anew.
+// unloadLocked forgets the state. The next use loads it anew, and at least as far:
+// what was shown of the log is not taken back.
 func (p *Partition) unloadLocked() {
+	if p.st != nil {
+		p.reached = max(p.reached, p.st.seq)
+	}
 	p.st = nil
 	p.ix = index{}
 	p.hints = hints{}

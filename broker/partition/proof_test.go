@@ -159,6 +159,37 @@ func TestC36EndWhileOthersAsk(t *testing.T) {
 	})
 }
 
+// A gateway that has forgotten its state loads no older one from a leader that woke
+// from a freeze: what it has shown of the log is not taken back.
+func TestC36ReloadAfterALeaderWoke(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memory.Config{MaxReplicas: 3})
+		g := w.gateway(memory.Faults{})
+		l := lead(t, g, "n1")
+		for range 5 {
+			g.mustProduce(batch(1))
+		}
+		read := func() (types.Offset, error) {
+			r, err := g.p.Read(t.Context(), ReadRequest{Offset: 0, MaxBytes: 1})
+			return r.HighWatermark, err
+		}
+		if hw, err := read(); hw != 5 || err != nil {
+			t.Fatalf("high watermark %d, %v", hw, err)
+		}
+		l.by("n2", 2)
+		g.p.mu.Lock()
+		g.p.unloadLocked()
+		g.p.mu.Unlock()
+		if hw, err := read(); !errors.Is(err, pubsub.ErrUnavailable) {
+			t.Errorf("high watermark %d, %v", hw, err)
+		}
+		l.by("n2", 0)
+		if hw, err := read(); hw != 5 || err != nil {
+			t.Errorf("high watermark %d, %v", hw, err)
+		}
+	})
+}
+
 // With one replica there is nobody else: one question.
 func TestEndWithOneReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

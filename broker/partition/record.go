@@ -161,10 +161,12 @@ func (p *Partition) takeRecord(r *record, rev pubsub.Rev) {
 		p.oldest, p.purge.done = oldest{}, 0
 		p.rivals.newest, p.rivals.short = 0, time.Time{}
 		p.unloadLocked()
+		p.reached = 0
 	}
 	if (r.Stop != nil) != (p.stop != nil) {
 		if r.Stop == nil { // repaired: what we know may be wrong
 			p.unloadLocked()
+			p.reached = 0
 		}
 		p.stop = r.Stop
 	}

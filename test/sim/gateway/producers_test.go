@@ -202,7 +202,7 @@ func (s *run) session(r *rand.Rand, name string, to target) {
 			s.sent(name, to, window[0], true)
 			window = window[1:]
 		}
-		if sim.Over(s.healed) {
+		if len(window) > 0 && sim.Over(s.healed) {
 			if calm++; calm > 300 {
 				s.t.Errorf("%s is not acknowledged although nothing fails any more", window[0].names[0])
 				return
