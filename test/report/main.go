@@ -5,7 +5,7 @@
 //	go run ./test/report [-dir DIR] [-skips fail|list] [-progress DEPTH] NAME [go test flags and packages]
 //
 // The totals of each run are kept in .cache/report; `report -total` prints them
-// all and fails if any run failed. It closes with the ids of expected.txt that
+// all, with what failed tests said last, and fails if any run failed. It closes with the ids of expected.txt that
 // the tests have shown, by their names; with CI=true a missing one fails too.
 package main
 
@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -41,6 +42,7 @@ type totals struct {
 	Seconds                 int
 	Broken                  bool // the run failed in another way than by a test
 	Shown                   shown
+	Failures                []string // of each failed test: its name and what it said last
 }
 
 func main() {
@@ -78,7 +80,7 @@ func run(dir, name string, args []string, failSkips bool, progress int) error {
 	readErr := r.read(out)
 	runErr := cmd.Wait()
 
-	t := totals{Name: name, Seconds: int(time.Since(begin).Seconds()), Shown: r.shown()}
+	t := totals{Name: name, Seconds: int(time.Since(begin).Seconds()), Shown: r.shown(), Failures: r.failures}
 	for key, action := range r.result {
 		switch {
 		case action == "fail":
@@ -89,6 +91,7 @@ func run(dir, name string, args []string, failSkips bool, progress int) error {
 			t.Passed += leaf(r.parents[key])
 		default: // never ended
 			t.Failed++
+			t.Failures = append(t.Failures, failure(key+" did not end", r.output[key]))
 			fmt.Printf("%s: did not end\n%s", key, strings.Join(r.output[key], ""))
 		}
 	}
@@ -145,6 +148,7 @@ type reader struct {
 	parents  map[string]bool     // tests with subtests
 	result   map[string]string   // last action by package and test
 	skipped  []string
+	failures []string
 }
 
 func (r *reader) read(in io.Reader) error {
@@ -184,6 +188,7 @@ func (r *reader) event(e event) {
 		r.result[key] = e.Action
 		if e.Action == "fail" {
 			fmt.Fprintf(r.w, "%s\n%s", e.Package, strings.Join(r.output[key], ""))
+			r.failures = append(r.failures, failure(key, r.output[key]))
 		} else if strings.Count(e.Test, "/") < r.progress {
 			fmt.Fprintf(r.w, "    %s %s (%.1f s)\n", e.Action, e.Test, e.Elapsed)
 		}
@@ -192,6 +197,21 @@ func (r *reader) event(e event) {
 		}
 		delete(r.output, key)
 	}
+}
+
+var said = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
+
+// failure names a failed test and repeats the last lines it printed itself: among
+// logs of processes they are hard to find.
+func failure(name string, lines []string) string {
+	const most = 12
+	var own []string
+	for _, l := range lines {
+		if said.MatchString(l) {
+			own = append(own, "  "+strings.TrimSpace(l))
+		}
+	}
+	return strings.Join(append([]string{name}, own[max(0, len(own)-most):]...), "\n")
 }
 
 // reason is the line that a skipped test has printed.
@@ -242,6 +262,7 @@ func printTotals(w io.Writer) (code int) {
 		for id, passed := range t.Shown {
 			sum.Shown.add(id, passed)
 		}
+		sum.Failures = append(sum.Failures, t.Failures...)
 		sum.Passed, sum.Failed, sum.Skipped = sum.Passed+t.Passed, sum.Failed+t.Failed, sum.Skipped+t.Skipped
 	}
 	if b, err := os.ReadFile(".cache/missing"); err == nil {
@@ -253,6 +274,9 @@ func printTotals(w io.Writer) (code int) {
 	}
 	if !printShown(w, parseExpected(expectedText), sum.Shown) && os.Getenv("CI") == "true" {
 		code = 1
+	}
+	for _, f := range sum.Failures {
+		fmt.Fprintln(w, "failed:", f)
 	}
 	fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", sum.Passed, sum.Failed, sum.Skipped)
 	return code

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -9,6 +10,7 @@ import (
 const events = `{"Action":"run","Package":"p","Test":"TestA"}
 {"Action":"run","Package":"p","Test":"TestA/x"}
 {"Action":"output","Package":"p","Test":"TestA/x","Output":"    a_test.go:1: wrong\n"}
+{"Action":"output","Package":"p","Test":"TestA/x","Output":"        a log of a process\n"}
 {"Action":"fail","Package":"p","Test":"TestA/x"}
 {"Action":"fail","Package":"p","Test":"TestA"}
 {"Action":"run","Package":"p","Test":"TestB"}
@@ -37,6 +39,9 @@ func TestRead(t *testing.T) {
 	if !r.parents["p.TestA"] || r.parents["p.TestB"] {
 		t.Errorf("parents: %v", r.parents)
 	}
+	if want := []string{"p.TestA/x\n  a_test.go:1: wrong", "p.TestA"}; !slices.Equal(r.failures, want) {
+		t.Errorf("failures: %q, want %q", r.failures, want)
+	}
 	if len(r.skipped) != 1 || r.skipped[0] != "p.TestC: c_test.go:1: no tool" {
 		t.Errorf("skipped: %q", r.skipped)
 	}
@@ -63,11 +68,11 @@ func TestTotals(t *testing.T) {
 	if code := printTotals(&out); code != 0 || !strings.HasSuffix(out.String(), "\n5 passed, 0 failed, 1 skipped\n") {
 		t.Errorf("code %d, printed\n%s", code, out.String())
 	}
-	if err := (totals{Name: "kill", Failed: 1, Broken: true}).keep(); err != nil {
+	if err := (totals{Name: "kill", Failed: 1, Broken: true, Failures: []string{"p.TestA\n  a_test.go:1: wrong"}}).keep(); err != nil {
 		t.Fatal(err)
 	}
 	out.Reset()
-	if code := printTotals(&out); code != 1 || !strings.HasSuffix(out.String(), "\n5 passed, 1 failed, 1 skipped\n") {
+	if code := printTotals(&out); code != 1 || !strings.HasSuffix(out.String(), "\nfailed: p.TestA\n  a_test.go:1: wrong\n5 passed, 1 failed, 1 skipped\n") {
 		t.Errorf("code %d, printed\n%s", code, out.String())
 	}
 }
