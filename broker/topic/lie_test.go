@@ -190,3 +190,45 @@ func TestLyingLeader(t *testing.T) {
 		}
 	})
 }
+
+// TestLyingLeaderOfConfigs: a change of broker configs back to what a leader that
+// woke from a freeze still shows is made, or refused; it is not taken for none.
+func TestLyingLeaderOfConfigs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var lying atomic.Bool
+		c := newCluster(memory.Config{MaxReplicas: 3})
+		client := c.srv.Client(memory.Faults{
+			TableGet: func(memory.Op) memory.ReadFault { return memory.ReadFault{Old: lying.Load()} },
+		})
+		defer client.Close()
+		meta, err := client.Table(t.Context(), pubsub.TableConfig{Name: "kafka-meta"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := c.gateway(t, "a", memory.Faults{}, func(c *Config, d *Deps) { three(c, d); d.Settings = meta })
+		defer g.stop()
+		set := func(to string) error {
+			return g.AlterBroker(t.Context(), "", Alteration{Changes: changes("set:log.retention.ms=" + to)})
+		}
+		for _, to := range []string{"1000", "2000"} {
+			if err := set(to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lying.Store(true)
+		if err := set("1000"); !errors.Is(err, pubsub.ErrUnavailable) {
+			t.Errorf("a leader that woke: %v", err)
+		}
+		if err := g.Refresh(t.Context(), nil); !errors.Is(err, pubsub.ErrUnavailable) {
+			t.Errorf("configs of a leader that woke: %v", err)
+		}
+		lying.Store(false)
+		if err := set("1000"); err != nil {
+			t.Error(err)
+		}
+		if v := g.dynamic.Load().Cluster["log.retention.ms"]; v != "1000" {
+			t.Errorf("in force is %q", v)
+		}
+	})
+}

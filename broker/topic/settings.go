@@ -207,7 +207,8 @@ func size(configs map[string]string) (n int) {
 	return n
 }
 
-// loadSettings asks the store's leader.
+// loadSettings asks the store's leader. Older settings than are known are an error,
+// as in load: a change to what they say would be no change, and not made.
 func (ts *Topics) loadSettings(ctx context.Context) (*settings, error) {
 	if ts.deps.Settings == nil {
 		return ts.dynamic.Load(), nil
@@ -215,6 +216,9 @@ func (ts *Topics) loadSettings(ctx context.Context) (*settings, error) {
 	v, err := ts.deps.Settings.Get(ctx, settingsKey)
 	if err != nil && !errors.Is(err, pubsub.ErrNotFound) {
 		return nil, fmt.Errorf("look for broker configs: %w", err)
+	}
+	if known := ts.dynamic.Load().rev; v.Rev < known {
+		return nil, fmt.Errorf("look for broker configs: %w: the leader knows of revision %d only, %d is stored", pubsub.ErrUnavailable, v.Rev, known)
 	}
 	v.Deleted = err != nil
 	s, err := parseSettings(v)
