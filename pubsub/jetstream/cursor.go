@@ -41,8 +41,8 @@ type pull struct {
 }
 
 const (
-	pullBatch     = 256
-	pullExpires   = time.Minute
+	pullBatch   = 256
+	pullExpires = time.Minute
 	// pullHeartbeat is how often the server shows that it is there. A consumer that
 	// died with its server is told by silence alone.
 	pullHeartbeat = 2 * time.Second

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -78,6 +79,19 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("direct get: %s %s", e.status, e.description)
 }
 
+// copyWait is how long the n-th copy of a question to any replica waits for a word,
+// from 0, when it has waited for so long already; 0: not at all. The replica that a
+// server chose may have died or be frozen, which the server may not notice for a
+// minute: in a cluster it is asked again, and that may be another one. A slow one is
+// asked few times, and what it says to any copy counts.
+func (l *log) copyWait(n int, waited time.Duration) time.Duration {
+	left := l.st.cfg.ReadTimeout - waited
+	if !l.st.clustered {
+		return left
+	}
+	return min(left, askEvery<<min(n, 10))
+}
+
 // readBatch sends one request and takes messages until its end marker. Every
 // message names the one sent before it; a break in that chain ends the read.
 func (l *log) readBatch(ctx context.Context, from uint64, limit pubsub.Limit) (ms []pubsub.Message, err error) {
@@ -87,14 +101,16 @@ func (l *log) readBatch(ctx context.Context, from uint64, limit pubsub.Limit) (m
 		return nil, err
 	}
 	ended := false // the end was seen, so nothing of this request will come
+	copies := 1
 	defer func() {
-		if ended {
+		if ended && copies == 1 {
 			c.put(&c.wide, s)
 			return
 		}
 		// Late answers could fill the channel of the slot's next user.
 		s.drop()
 	}()
+	first := s.n + 1
 	reply := s.reply()
 	req := make([]byte, 0, 96)
 	req = append(req, `{"seq":`...)
@@ -111,7 +127,8 @@ func (l *log) readBatch(ctx context.Context, from uint64, limit pubsub.Limit) (m
 		ended = errors.Is(err, errNotSent)
 		return nil, err
 	}
-	s.timer.Reset(l.st.cfg.ReadTimeout)
+	began, waited := false, l.copyWait(0, 0)
+	s.timer.Reset(waited)
 	var last uint64
 	for {
 		var m *nats.Msg
@@ -123,10 +140,29 @@ func (l *log) readBatch(ctx context.Context, from uint64, limit pubsub.Limit) (m
 			case <-lost:
 				return ms, fmt.Errorf("%w: connection lost", errNoAnswer)
 			case <-s.timer.C:
-				return ms, fmt.Errorf("%w within %v", errNoAnswer, l.st.cfg.ReadTimeout)
+				wait := l.copyWait(copies, waited)
+				if began || wait <= 0 {
+					return ms, fmt.Errorf("%w within %v", errNoAnswer, l.st.cfg.ReadTimeout)
+				}
+				if err := c.send(&nats.Msg{Subject: l.directGet, Reply: s.reply(), Data: req}); err != nil {
+					return nil, err
+				}
+				copies++
+				waited += wait
+				s.timer.Reset(wait)
+				continue
 			case <-ctx.Done():
 				return ms, fmt.Errorf("%w: %w", errNoAnswer, ctx.Err())
 			}
+		}
+		if !began {
+			// Whichever copy is answered first is the one that is read.
+			id, perr := strconv.ParseUint(strings.TrimPrefix(m.Subject, s.prefix), 10, 64)
+			if perr != nil || id < first {
+				continue
+			}
+			began, reply = true, m.Subject
+			s.timer.Reset(l.st.cfg.ReadTimeout)
 		}
 		if m.Subject != reply {
 			continue
@@ -235,50 +271,72 @@ func (l *log) getNext(ctx context.Context, first uint64, n int) (got map[uint64]
 	if err != nil {
 		return nil, false, err
 	}
-	open := 0
+	var asked []uint64 // by id, from base on
+	waiting := make(map[uint64]struct{}, n)
 	defer func() {
-		if open == 0 {
+		if len(waiting) == 0 && len(asked) <= n {
 			c.put(&c.wide, s)
 			return
 		}
 		s.drop()
 	}()
 	base := s.n + 1
+	ask := func(seq uint64) error {
+		req := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, seq, l.anySubject())
+		asked = append(asked, seq)
+		return c.send(&nats.Msg{Subject: l.directGet, Reply: s.reply(), Data: req})
+	}
 	for i := range n {
-		req := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, first+uint64(i), l.anySubject())
-		if err := c.send(&nats.Msg{Subject: l.directGet, Reply: s.reply(), Data: req}); err != nil {
-			if !errors.Is(err, errNotSent) {
-				open++
-			}
-			if i == 0 {
-				return nil, false, err
-			}
+		err := ask(first + uint64(i))
+		if err == nil || !errors.Is(err, errNotSent) {
+			waiting[first+uint64(i)] = struct{}{}
+		}
+		if err != nil && i == 0 {
+			return nil, false, err
+		}
+		if err != nil {
 			break
 		}
-		open++
 	}
 	got = make(map[uint64]pubsub.Message, n)
-	s.timer.Reset(l.st.cfg.ReadTimeout)
-	for open > 0 {
+	copies, waited := 1, l.copyWait(0, 0)
+	s.timer.Reset(waited)
+	for len(waiting) > 0 {
 		var m *nats.Msg
 		select {
 		case m = <-s.ch:
 		case <-lost:
 			return got, false, fmt.Errorf("%w: connection lost", errNoAnswer)
 		case <-s.timer.C:
-			return got, false, fmt.Errorf("%w within %v", errNoAnswer, l.st.cfg.ReadTimeout)
+			wait := l.copyWait(copies, waited)
+			if wait <= 0 {
+				return got, false, fmt.Errorf("%w within %v", errNoAnswer, l.st.cfg.ReadTimeout)
+			}
+			for seq := range waiting {
+				if err := ask(seq); err != nil {
+					return got, false, err
+				}
+			}
+			copies++
+			waited += wait
+			s.timer.Reset(wait)
+			continue
 		case <-ctx.Done():
 			return got, false, fmt.Errorf("%w: %w", errNoAnswer, ctx.Err())
 		}
 		id, perr := strconv.ParseUint(strings.TrimPrefix(m.Subject, s.prefix), 10, 64)
-		if perr != nil || id < base {
+		if perr != nil || id < base || id-base >= uint64(len(asked)) {
 			continue
 		}
-		open--
+		seq := asked[id-base]
+		if _, ok := waiting[seq]; !ok {
+			continue // another copy was answered
+		}
+		delete(waiting, seq)
 		switch code := status(m); code {
 		case "":
 			if msg, ok := l.direct(m); ok {
-				got[first+id-base] = msg
+				got[seq] = msg
 			}
 		case "404":
 		case "503":
@@ -286,7 +344,9 @@ func (l *log) getNext(ctx context.Context, first uint64, n int) (got map[uint64]
 		default:
 			err = &statusError{code, m.Header.Get("Description")}
 		}
-		s.timer.Reset(l.st.cfg.ReadTimeout)
+		// After a word of this copy the others have as long as it had.
+		waited = l.copyWait(copies-1, 0)
+		s.timer.Reset(waited)
 	}
 	return got, len(got) == n, err
 }
