@@ -46,9 +46,6 @@ func cleanerOf(s broker.Cleaning) admin.Cleaner {
 // shown is a time as documents have it.
 func shown(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
-// compacts reports whether this gateway compacts a partition now.
-func (k *kafka) compacts() bool { return k.broker.Cleaner().State == clean.Busy }
-
 func compactionRun(r *clean.Running) *admin.CompactionRun {
 	if r == nil {
 		return nil

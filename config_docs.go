@@ -71,7 +71,7 @@ Of several, the highest counts: flag, ` + "`-X key=value`" + `, ` + "`--kafka-pr
 	for _, k := range topic.Defaultable() {
 		fmt.Fprintf(&b, "| `%s` | `topic.defaults` |\n", k)
 	}
-	b.WriteString("\n## Memory\n\n`GOMEMLIMIT` is used as given; without it the limit is 90 % of the control group's, else 75 % of the machine's memory.\n`GOGC` is used as given; without it the collector runs at 100 when idle and, while little is alive, at 400 under load.\n")
+	b.WriteString("\n## Memory\n\n`GOMEMLIMIT` is used as given; without it the limit is 90 % of the control group's, else 75 % of the machine's memory.\n`GOGC` is used as given; without it the collector runs at 100 when idle and, while little is alive, at 400 under load; lower, down to 25, while it compacts a partition.\n")
 	b.WriteString("\n## Durability\n\nWhat an acknowledged record survives, as banner and `status` say it:\n\n| Level | An acknowledged record survives … | … but not |\n|---|---|---|\n")
 	for _, lv := range levels {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", lv.name, lv.survives, strings.ReplaceAll(lv.not, "{interval}", "the sync interval"))

@@ -33,10 +33,11 @@ type kafka struct {
 }
 
 // openGateway starts the broker on an open store. Nothing is served yet. waitsFor
-// is told what it waits for.
-func openGateway(ctx context.Context, l *loaded, store pubsub.Store, a advertised, logger *slog.Logger, reg prometheus.Registerer, waitsFor func(string)) (gateway, error) {
+// is told what it waits for, compacting when it begins to compact a partition and when
+// that has ended.
+func openGateway(ctx context.Context, l *loaded, store pubsub.Store, a advertised, logger *slog.Logger, reg prometheus.Registerer, waitsFor func(string), compacting func(bool)) (gateway, error) {
 	c := l.brokerConfig(a)
-	c.Waiting = waitsFor
+	c.Waiting, c.Clean.Busy = waitsFor, compacting
 	if l.clustered() {
 		c.Patience = math.MaxInt64 // the other nodes come when they come
 	}

@@ -78,7 +78,7 @@ func (w *world) start() *node {
 	if w.wrap != nil {
 		seen = w.wrap(seen)
 	}
-	if n.gateway, err = openGateway(w.t.Context(), l, seen, advertised{Host: "127.0.0.1", Port: int32(portOf(ln))}, logging.Discard(), prometheus.NewRegistry(), func(string) {}); err != nil {
+	if n.gateway, err = openGateway(w.t.Context(), l, seen, advertised{Host: "127.0.0.1", Port: int32(portOf(ln))}, logging.Discard(), prometheus.NewRegistry(), func(string) {}, nil); err != nil {
 		w.t.Fatal(err)
 	}
 	go func() { n.served <- n.gateway.Serve(context.Background(), ln) }()

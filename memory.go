@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -168,10 +169,15 @@ func (m memoryLimit) gcText() string {
 // of gcGarbage, or as much as is alive. It stays until the next collection,
 // which, once the load has ended, may be two minutes away.
 //
-// While a partition is compacted nothing more is let pile up: reading a log of any
-// size leaves little garbage, but evenly, and should not be seen in the memory
-// beyond the budget for keys (289 MB more while 1 GB was compacted under load).
+// While a partition is compacted garbage of gcThrifty is all that is let pile up, from
+// its beginning on, however much is alive: reading a log of any size should not be seen
+// in the memory beyond the budget for keys. Most of what is alive then are blocks of
+// 8 MiB that an embedded store reads. It keeps them over two or three collections, so
+// that the later those come the more blocks there are; and blocks have no pointers, so
+// that a collection costs little.
 const (
+	gcThrifty   = 32 << 20
+	gcLeast     = 25
 	gcIdle      = 100
 	gcBusy      = 400
 	gcBusyEvery = 2 * time.Second
@@ -181,6 +187,11 @@ const (
 // busyPercent is GOGC under load with so many bytes alive.
 func busyPercent(live uint64) int {
 	return int(min(gcBusy, max(gcIdle, gcGarbage*100/max(live, 1))))
+}
+
+// thriftyPercent is GOGC while a partition is compacted with so many bytes alive.
+func thriftyPercent(live uint64) int {
+	return int(min(gcIdle, max(gcLeast, gcThrifty*100/max(live, 1))))
 }
 
 // liveBytes is what the last collection left.
@@ -193,30 +204,51 @@ func liveBytes() uint64 {
 	return s[0].Value.Uint64()
 }
 
-// apply sets the runtime's memory limit, and GOGC by load unless the user chose
-// one; thrifty tells, at any time, whether load is no reason to let garbage pile up.
-// The returned func ends the latter.
-func (m memoryLimit) apply(thrifty func() bool) (stop func()) {
+// apply sets the runtime's memory limit, and GOGC by load, and by what the tuner is
+// told, until that is stopped: unless the user chose one, of which the tuner is nil.
+func (m memoryLimit) apply() *gcTuner {
 	if m.set > 0 {
 		debug.SetMemoryLimit(m.set)
 	}
 	if m.gcSet {
-		return func() {}
+		return nil
 	}
-	t := &gcTuner{last: time.Now(), percent: gcIdle, live: liveBytes, thrifty: thrifty, set: func(p int) { debug.SetGCPercent(p) }}
+	t := &gcTuner{last: time.Now(), percent: gcIdle, live: liveBytes, set: func(p int) { debug.SetGCPercent(p) }}
 	t.arm()
-	return func() { t.stopped.Store(true) }
+	return t
 }
 
 // gcTuner is called after each garbage collection: it leaves an object without
-// references behind, whose cleanup runs then.
+// references behind, whose cleanup runs then. A nil one does nothing.
 type gcTuner struct {
-	last    time.Time
-	percent int
 	live    func() uint64
-	thrifty func() bool // nil: never
 	set     func(percent int)
 	stopped atomic.Bool
+
+	mu      sync.Mutex // guards: all below
+	last    time.Time
+	percent int
+	thrifty bool // a partition is being compacted
+}
+
+func (t *gcTuner) stop() {
+	if t != nil {
+		t.stopped.Store(true)
+	}
+}
+
+// compacting tells that a partition is being compacted from now on, or not any more.
+// What was let pile up before, under load, is not waited for: that is much more than
+// the whole run should take, and may be all of the garbage that it makes.
+func (t *gcTuner) compacting(now bool) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.thrifty = now; now {
+		t.change(thriftyPercent(t.live()))
+	}
 }
 
 func (t *gcTuner) arm() {
@@ -237,12 +269,22 @@ func (t *gcTuner) arm() {
 
 // collected decides by the time since the collection before.
 func (t *gcTuner) collected(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	percent := gcIdle
-	if now.Sub(t.last) < gcBusyEvery && (t.thrifty == nil || !t.thrifty()) {
+	switch {
+	case t.thrifty:
+		percent = thriftyPercent(t.live())
+	case now.Sub(t.last) < gcBusyEvery:
 		percent = busyPercent(t.live())
 	}
 	t.last = now
-	// Setting it stops the world for a moment: not for a small difference.
+	t.change(percent)
+}
+
+// change sets it, unless for a small difference: that stops the world for a moment.
+// mu is held.
+func (t *gcTuner) change(percent int) {
 	if off := percent - t.percent; percent == gcIdle && off != 0 || max(off, -off) > t.percent/8 {
 		t.percent = percent
 		t.set(percent)

@@ -56,15 +56,43 @@ func TestGCFollowsLoad(t *testing.T) {
 	if len(sets) != 2 || sets[0] != gcBusy || sets[1] != gcIdle {
 		t.Errorf("GOGC was set to %v, want busy, then idle", sets)
 	}
-	thrifty := false
-	g, sets = &gcTuner{last: now, percent: gcIdle, live: g.live, thrifty: func() bool { return thrifty }, set: g.set}, nil
-	for _, thrifty = range []bool{false, true, true, false} {
+}
+
+// TestGCWhileCompacting: nothing is let pile up from the beginning of a run on, without
+// a collection that says so: under load that would come when the memory has grown.
+func TestGCWhileCompacting(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(100, 0)
+	var sets []int
+	g := &gcTuner{last: now, percent: gcIdle, live: func() uint64 { return 64 << 20 }, set: func(p int) { sets = append(sets, p) }}
+	collect := func(want ...int) {
+		t.Helper()
 		now = now.Add(time.Second)
-		g.collected(now)
+		if g.collected(now); !slices.Equal(sets, want) {
+			t.Errorf("GOGC was set to %v, want %v", sets, want)
+		}
+		sets = nil
 	}
-	if !slices.Equal(sets, []int{gcBusy, gcIdle, gcBusy}) {
-		t.Errorf("GOGC was set to %v, want busy, idle while thrifty, then busy", sets)
+	collect(gcBusy)
+	g.compacting(true)
+	collect(50)
+	collect()
+	g.compacting(true)
+	g.compacting(false)
+	collect(gcBusy)
+	g.compacting(true)
+	g.compacting(false)
+	now = now.Add(time.Minute)
+	collect(50, gcIdle)
+
+	for live, want := range map[uint64]int{0: gcIdle, 32 << 20: gcIdle, 64 << 20: 50, 128 << 20: gcLeast, 4 << 30: gcLeast} {
+		if got := thriftyPercent(live); got != want {
+			t.Errorf("with %d MiB alive GOGC is %d, want %d", live>>20, got, want)
+		}
 	}
+	g = memoryLimit{gcSet: true}.apply()
+	g.compacting(true) // the user's choice stays
+	g.stop()
 }
 
 // TestGCWithMuchAlive: what is let pile up under load is bounded by what is alive.

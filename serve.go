@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -47,11 +46,8 @@ func serveCommand(cmd *cobra.Command, environ []string) error {
 	defer stop()
 	mem := readMemory()
 	l.resolve(mem)
-	var running atomic.Pointer[kafka] // nil before the gateway is there
-	defer mem.apply(func() bool {
-		k := running.Load()
-		return k != nil && k.compacts()
-	})()
+	tuner := mem.apply()
+	defer tuner.stop()
 	b := readBuild()
 	s := &server{
 		config: l, build: b, logger: logger, stdout: cmd.OutOrStdout(),
@@ -61,11 +57,7 @@ func serveCommand(cmd *cobra.Command, environ []string) error {
 		return openStore(ctx, l, logger, reg, s.waitsFor)
 	}
 	s.gateway = func(ctx context.Context, l *loaded, store pubsub.Store, a advertised, logger *slog.Logger, reg prometheus.Registerer) (gateway, error) {
-		g, err := openGateway(ctx, l, store, a, logger, reg, s.waitsFor)
-		if k, ok := g.(*kafka); ok {
-			running.Store(k)
-		}
-		return g, err
+		return openGateway(ctx, l, store, a, logger, reg, s.waitsFor, tuner.compacting)
 	}
 	return s.run(ctx)
 }

@@ -191,7 +191,7 @@ func (b *Broker) Start(ctx context.Context) error {
 		Table: tables["consumer-offsets"], Cluster: b.meta.ClusterID, Replicas: b.cfg.Replicas, Clock: b.cfg.Clock, Logger: b.component("offsets")})
 	b.compactor = clean.NewCompactor(clean.CompactDeps{
 		Store: b.host, Subjects: b.cfg.Prefix + ".>", Siblings: b.cfg.Prefix + "-clean.>", Partitions: b.compactions, Lease: b.lease,
-		Known: b.compactable, Settings: b.cleaning, Ahead: b.cluster.Ahead, Clock: b.cfg.Clock, Logger: b.component("compaction"), Registerer: b.reg})
+		Known: b.compactable, Settings: b.cleaning, Ahead: b.cluster.Ahead, Busy: b.cfg.Clean.Busy, Clock: b.cfg.Clock, Logger: b.component("compaction"), Registerer: b.reg})
 	b.topics.OnChange(b.topicChanged)
 	b.running.Go(func() { b.check("partitions", background, b.host.Run(background)) })
 	b.running.Go(func() { b.check("topics", background, b.topics.Run(background)) })

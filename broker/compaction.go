@@ -23,6 +23,9 @@ type CleanConfig struct {
 	MostMemory int
 	// Share is the share of one core that compaction takes at most; 0 is 1.
 	Share float64
+	// Busy is told when this gateway begins to compact a partition, true, and when it
+	// has ended, false; nil: nobody.
+	Busy func(bool)
 }
 
 // Why a topic cannot be compacted at an operator's word.

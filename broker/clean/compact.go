@@ -86,7 +86,9 @@ type CompactDeps struct {
 	Settings func() Settings
 	// Ahead tells how far our clock is ahead of the store's, and whether that is
 	// known: without it nothing is compacted.
-	Ahead      func() (time.Duration, bool)
+	Ahead func() (time.Duration, bool)
+	// Busy is told when a run begins, true, and when it has ended, false; nil: nobody.
+	Busy       func(bool)
 	Clock      func() time.Time      // nil: time.Now
 	Logger     *slog.Logger          // nil: silent
 	Registerer prometheus.Registerer // nil: nobody counts
@@ -137,6 +139,9 @@ func NewCompactor(d CompactDeps) *Compactor {
 	}
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.Busy == nil {
+		d.Busy = func(bool) {}
 	}
 	c := &Compactor{d: d, held: map[string]hold{}, took: map[string]took{}, seen: map[string]partition.Config{}, failing: map[string]Failure{}, retry: map[string]bool{}, state: Elsewhere}
 	c.metrics = newCompactMetrics(d.Registerer, c)
@@ -376,6 +381,8 @@ func (c *Compactor) compact(ctx context.Context, x candidate, enough func() bool
 	c.mu.Lock()
 	c.running = &r
 	c.mu.Unlock()
+	c.d.Busy(true)
+	defer c.d.Busy(false)
 	defer func() { // after what became of it is told: it never looks as if nothing had been done
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -144,6 +144,7 @@ type bench struct {
 	in    Settings
 	ahead time.Duration
 	ps    []Compacted
+	told  []bool // by Busy
 }
 
 func (b *bench) set(fn func()) { b.mu.Lock(); defer b.mu.Unlock(); fn() }
@@ -166,6 +167,7 @@ func newBench(t *testing.T, ps ...*part) *bench {
 		Known:      func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.known },
 		Settings:   func() Settings { b.mu.Lock(); defer b.mu.Unlock(); return b.in },
 		Ahead:      func() (time.Duration, bool) { b.mu.Lock(); defer b.mu.Unlock(); return b.ahead, true },
+		Busy:       func(on bool) { b.mu.Lock(); defer b.mu.Unlock(); b.told = append(b.told, on) },
 		Registerer: prometheus.NewPedanticRegistry(),
 	})
 	return b
@@ -379,11 +381,21 @@ func TestOneAtATime(t *testing.T) {
 		if s := b.State(); s.State != Busy || s.Running == nil || s.Running.Partition != "p" || s.Running.Done != 110 || s.Running.Of != 1000 {
 			t.Errorf("%+v, %+v", s, s.Running)
 		}
+		b.set(func() {
+			if !slices.Equal(b.told, []bool{true}) {
+				t.Errorf("of one run that is under way was told %v", b.told)
+			}
+		})
 		if q.times() != 0 {
 			t.Error("two at a time")
 		}
 		p.set(func(p *part) { p.cfg.Compacted = false })
 		wait(2 * time.Second)
+		b.set(func() {
+			if !slices.Equal(b.told, []bool{true, false, true}) {
+				t.Errorf("of a run that has ended and one that is under way was told %v", b.told)
+			}
+		})
 		if q.times() != 1 {
 			t.Errorf("q has %d runs after p was let go", q.times())
 		}
