@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -43,7 +44,7 @@ func (st *Store) CreateLog(ctx context.Context, c pubsub.LogConfig) error {
 	c.Replicas = max(1, c.Replicas)
 	want := st.logStream(c)
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		err := st.api(ctx, 3*st.cfg.APITimeout, "STREAM.CREATE."+c.Name, want, nil)
+		err := st.createStream(ctx, want)
 		switch {
 		case err == nil:
 			st.awaitSubjects(ctx, c)
@@ -81,6 +82,54 @@ func (st *Store) CreateLog(ctx context.Context, c pubsub.LogConfig) error {
 		return fmt.Errorf("create log %s on %s: %w", c.Name, c.Subject, apiWriteError(err))
 	}
 }
+
+// createStream asks for a new stream. In a cluster a request that meets no leader is
+// lost. So in a silence JetStream is asked whether the stream is there, and where its
+// leader knows of none, not even of one on its way, the creation is asked for once
+// more: blindly, a late copy could bring back what was deleted since. Every copy's
+// answer counts. errNoAnswer comes at once when the stream is there, or one of several
+// copies is refused: CreateLog looks. Errors else: those of Store.api.
+func (st *Store) createStream(ctx context.Context, want streamConfig) error {
+	subject, all := "STREAM.CREATE."+want.Name, 3*st.cfg.APITimeout
+	if !st.clustered {
+		return st.api(ctx, all, subject, want, nil)
+	}
+	ctx, cancel := context.WithTimeout(ctx, all)
+	answers := make(chan error, maxCreates)
+	var copies sync.WaitGroup
+	defer copies.Wait()
+	defer cancel()
+	send := func() {
+		copies.Go(func() { answers <- st.api(ctx, all, subject, want, nil) })
+	}
+	send()
+	tick := time.NewTicker(2 * askEvery)
+	defer tick.Stop()
+	for n := 1; ; {
+		select {
+		case err := <-answers:
+			var e *apiError
+			if n > 1 && errors.As(err, &e) { // says nothing of the other copies
+				return fmt.Errorf("%w: of %d copies one was refused: %w", errNoAnswer, n, e)
+			}
+			return err
+		case <-tick.C:
+		}
+		bound, cancel := context.WithTimeout(ctx, askEvery)
+		_, err := st.streamInfo(bound, want.Name)
+		cancel()
+		switch {
+		case err == nil && len(answers) == 0:
+			return fmt.Errorf("%w: the stream is there", errNoAnswer)
+		case hasCode(err, codeStreamNotFound) && n < maxCreates:
+			n++
+			send()
+		}
+	}
+}
+
+// maxCreates is how many copies of a creation are sent at most.
+const maxCreates = 3
 
 // awaitSubjects waits until the servers of the log's connections know that
 // somebody listens to the subjects of appends and reads; in a cluster the
