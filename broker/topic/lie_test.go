@@ -232,3 +232,47 @@ func TestLyingLeaderOfConfigs(t *testing.T) {
 		}
 	})
 }
+
+// TestAlterBackAtLyingLeader: what another gateway has changed is changed back, or
+// the change refused, although a leader that woke from a freeze shows no difference.
+func TestAlterBackAtLyingLeader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(memory.Config{MaxReplicas: 3})
+		a := settled(t, c, "a", three)
+		b, lying := liar(t, c)
+		meta, err := b.client.Table(t.Context(), pubsub.TableConfig{Name: "kafka-meta"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.deps.Settings = meta // not followed: its news never come
+		defer a.stop()
+		defer b.stop()
+		foo, err := a.Create(t.Context(), spec("foo"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, set := range map[string]func(g *gateway, to string) error{
+			"topic": func(g *gateway, to string) error {
+				return g.Alter(t.Context(), foo, Alteration{Changes: changes("set:retention.ms=" + to)})
+			},
+			"broker": func(g *gateway, to string) error {
+				return g.AlterBroker(t.Context(), "", Alteration{Changes: changes("set:log.retention.ms=" + to)})
+			},
+		} {
+			for _, to := range []string{"1000", "2000"} {
+				if err := set(a, to); err != nil {
+					t.Fatal(err)
+				}
+			}
+			lying.Store(true)
+			if err := set(b, "1000"); err == nil {
+				t.Errorf("%s: not changed, and no error", name)
+			}
+			lying.Store(false)
+			if err := set(b, "1000"); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}

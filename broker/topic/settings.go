@@ -179,7 +179,7 @@ func (ts *Topics) alterSettings(ctx context.Context, in section, validateOnly bo
 		if grown := !maps.Equal(configs, old) && size(configs)+len(in.name) > size(old); grown && len(data) > maxSettings {
 			return refuse(kerr.PolicyViolation, "There are more configs of brokers, groups and client metrics than are kept: %d bytes, the limit is %d.", len(data), maxSettings)
 		}
-		if validateOnly || maps.Equal(configs, old) {
+		if validateOnly || ts.needless(configs, old) {
 			return nil
 		}
 		if ts.deps.Settings == nil {
