@@ -49,8 +49,10 @@ type cleaningSample struct {
 	// Resident bytes: when compaction was allowed, most before that under the same
 	// load, most until it had ended.
 	before, mostBefore, most int64
-	other, same              [3]spread // produce to another topic and to this one: without, during and after
-	foreign                  float64   // cores used by others meanwhile
+	// mapped are those of files, at both moments: the program and what it maps.
+	mappedBefore, mapped int64
+	other, same          [3]spread // produce to another topic and to this one: without, during and after
+	foreign              float64   // cores used by others meanwhile
 }
 
 // cleaning runs -mode compaction in one view.
@@ -154,6 +156,7 @@ func (b *bench) clean(v view, s *server, p cleaningPlan) (m cleaningSample) {
 	m.cpu, m.cpuCalm = w.cores(m.cleaner.began, m.cleaner.ended), w.cores(calm.at, allowed.at)
 	m.foreign = w.foreign(calm.at, ended.at)
 	m.before, m.mostBefore, m.most = allowed.resident, allowed.most, ended.most
+	m.mappedBefore, m.mapped = allowed.mapped, ended.mapped
 	for i, l := range []*steady{beside, here} {
 		without, during := l.between(calm.at, allowed.at), l.between(m.cleaner.began, m.cleaner.ended)
 		*[]*[3]spread{&m.other, &m.same}[i] = [3]spread{without, during, l.between(m.cleaner.ended, time.Now())}
@@ -166,9 +169,9 @@ func (b *bench) clean(v view, s *server, p cleaningPlan) (m cleaningSample) {
 
 func (m cleaningSample) String() string {
 	mb := func(n int64) int64 { return n >> 20 }
-	return fmt.Sprintf("%.2f s (%.2f s after it was allowed), %.2f cores (%.2f before), %d to %d MB resident (most before: %d), "+
+	return fmt.Sprintf("%.2f s (%.2f s after it was allowed), %.2f cores (%.2f before), %d to %d MB resident (most before: %d; of files: %d to %d), "+
 		"beside: %v; same topic: %v; %d records left; others %.2f cores", m.cleaner.took().Seconds(), m.waited.Seconds(),
-		m.cpu, m.cpuCalm, mb(m.before), mb(m.most), mb(m.mostBefore), m.other, m.same, m.left, m.foreign)
+		m.cpu, m.cpuCalm, mb(m.before), mb(m.most), mb(m.mostBefore), mb(m.mappedBefore), mb(m.mapped), m.other, m.same, m.left, m.foreign)
 }
 
 // pause waits, unless the program is ended.

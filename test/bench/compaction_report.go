@@ -116,6 +116,8 @@ func (r cleaningResult) table(p func(string, ...any), name string) {
 	line("what compaction adds, CPU s", "%.2f", "–", func(m cleaningSample) float64 { return max(0, m.cpu-m.cpuCalm) * took(m) })
 	line("resident memory before, MB", "%.0f", "–", func(m cleaningSample) float64 { return float64(m.before) / mb })
 	line("most of it meanwhile, MB", "%.0f", "–", func(m cleaningSample) float64 { return float64(m.most) / mb })
+	line("of it files, before, MB", "%.0f", "–", func(m cleaningSample) float64 { return float64(m.mappedBefore) / mb })
+	line("… at its end, MB", "%.0f", "–", func(m cleaningSample) float64 { return float64(m.mapped) / mb })
 	line("more than before, MB", "%.0f", judge(fmt.Sprintf("at most %.0f (%s)", budget/mb, memoryBudget), len(us) > 0 && slices.Max(numbers(us, cleaningSample.grew)) <= budget),
 		func(m cleaningSample) float64 { return m.grew() / mb })
 	for _, x := range []struct {

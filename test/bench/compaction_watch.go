@@ -111,6 +111,7 @@ type watched struct {
 	busy     time.Duration // the machine's
 	resident int64         // bytes
 	most     int64         // since the mark before
+	mapped   int64         // of the resident ones: of files, which the system can take back
 }
 
 // watch looks at a server all the time.
@@ -173,6 +174,9 @@ func (w *watch) look() (x watched, err error) {
 		return x, err
 	}
 	if x.resident, err = memoryLine(w.s.process.Pid(), "VmRSS:"); err != nil {
+		return x, err
+	}
+	if x.mapped, err = memoryLine(w.s.process.Pid(), "RssFile:"); err != nil {
 		return x, err
 	}
 	x.most, err = highWater(w.s.process.Pid())
