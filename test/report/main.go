@@ -199,15 +199,22 @@ func (r *reader) event(e event) {
 	}
 }
 
-var said = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
+var (
+	line = regexp.MustCompile(`^\s+\w+\.go:\d+: `)
+	said = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
+)
 
 // failure names a failed test and repeats the last lines it printed itself: among
 // logs of processes they are hard to find.
 func failure(name string, lines []string) string {
 	const most = 12
 	var own []string
+	mine := false // of a text of several lines as well
 	for _, l := range lines {
-		if said.MatchString(l) {
+		if line.MatchString(l) {
+			mine = said.MatchString(l)
+		}
+		if mine {
 			own = append(own, "  "+strings.TrimSpace(l))
 		}
 	}

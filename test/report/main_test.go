@@ -10,6 +10,8 @@ import (
 const events = `{"Action":"run","Package":"p","Test":"TestA"}
 {"Action":"run","Package":"p","Test":"TestA/x"}
 {"Action":"output","Package":"p","Test":"TestA/x","Output":"    a_test.go:1: wrong\n"}
+{"Action":"output","Package":"p","Test":"TestA/x","Output":"        in all\n"}
+{"Action":"output","Package":"p","Test":"TestA/x","Output":"    process.go:1: log\n"}
 {"Action":"output","Package":"p","Test":"TestA/x","Output":"        a log of a process\n"}
 {"Action":"fail","Package":"p","Test":"TestA/x"}
 {"Action":"fail","Package":"p","Test":"TestA"}
@@ -39,7 +41,7 @@ func TestRead(t *testing.T) {
 	if !r.parents["p.TestA"] || r.parents["p.TestB"] {
 		t.Errorf("parents: %v", r.parents)
 	}
-	if want := []string{"p.TestA/x\n  a_test.go:1: wrong", "p.TestA"}; !slices.Equal(r.failures, want) {
+	if want := []string{"p.TestA/x\n  a_test.go:1: wrong\n  in all", "p.TestA"}; !slices.Equal(r.failures, want) {
 		t.Errorf("failures: %q, want %q", r.failures, want)
 	}
 	if len(r.skipped) != 1 || r.skipped[0] != "p.TestC: c_test.go:1: no tool" {

@@ -2,8 +2,10 @@ package txn
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -279,7 +281,13 @@ func rows() (all []*row) {
 	listing("by states that there are not", 0, func(_ *cell, r *kmsg.ListTransactionsRequest) { r.StateFilters = []string{"ongoing", "Gone"} })
 	listing("by bad pattern", 2, func(_ *cell, r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = ptr("(") })
 	listing("by no pattern", 2, func(_ *cell, r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = ptr("") })
-	listing("longer than nothing", 1, func(_ *cell, r *kmsg.ListTransactionsRequest) { r.DurationFilterMillis = 0 })
+	listing("longer than nothing", 1, func(_ *cell, r *kmsg.ListTransactionsRequest) {
+		// Longer is more than 0 ms: what began in this millisecond is not.
+		for now := time.Now().UnixMilli(); time.Now().UnixMilli() == now; {
+			runtime.Gosched()
+		}
+		r.DurationFilterMillis = 0
+	})
 	listing("longer than an hour", 1, func(_ *cell, r *kmsg.ListTransactionsRequest) { r.DurationFilterMillis = 3_600_000 })
 	listing("by pattern", 2, func(c *cell, r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = &c.id })
 	listing("by part of a pattern", 2, func(c *cell, r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = ptr(c.id[1:]) })
