@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/hanzoai/stream/pubsub"
-	"github.com/hanzoai/stream/pubsub/embedded"
 )
 
 // TestCreateAskedAgain: in a cluster, a creation that met no leader is asked for
@@ -57,16 +56,7 @@ func TestCreateAskedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			srv, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { srv.Stop() })
-			nc, err := nats.Connect(srv.ClientURL())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(nc.Close)
+			srv, nc := stranger(t)
 			const prefix = "TEST.API."
 			var mu sync.Mutex
 			var created *nats.Msg

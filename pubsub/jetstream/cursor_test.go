@@ -10,21 +10,28 @@ import (
 	"github.com/hanzoai/stream/pubsub/embedded"
 )
 
-// TestCursorAskedAgain: in a cluster, who is silent about a new consumer is asked
-// again, and then for another one: its request met no leader, or its server died.
-func TestCursorAskedAgain(t *testing.T) {
+// stranger is a server and a client on it, which may answer for a cluster's API.
+func stranger(t *testing.T) (*embedded.Server, *nats.Conn) {
+	t.Helper()
 	srv, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { srv.Stop() })
-	// What stands for the cluster's API answers the second time it is asked for the
-	// second consumer.
 	nc, err := nats.Connect(srv.ClientURL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
+	return srv, nc
+}
+
+// TestCursorAskedAgain: in a cluster, who is silent about a new consumer is asked
+// again, and then for another one: its request met no leader, or its server died.
+func TestCursorAskedAgain(t *testing.T) {
+	srv, nc := stranger(t)
+	// What stands for the cluster's API answers the second time it is asked for the
+	// second consumer.
 	const prefix = "TEST.API."
 	var mu sync.Mutex
 	asked := map[string]int{}

@@ -8,7 +8,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/hanzoai/stream/pubsub"
-	"github.com/hanzoai/stream/pubsub/embedded"
 )
 
 // TestReadAskedAgain: in a cluster, a replica that is silent about a read is not
@@ -30,11 +29,7 @@ func TestReadAskedAgain(t *testing.T) {
 }
 
 func readAskedAgain(t *testing.T, batched bool, answer func(n int) int) {
-	srv, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { srv.Stop() })
+	srv, nc := stranger(t)
 	st, err := Connect(t.Context(), Config{URL: srv.ClientURL()})
 	if err != nil {
 		t.Fatal(err)
@@ -51,11 +46,6 @@ func readAskedAgain(t *testing.T, batched bool, answer func(n int) int) {
 	}
 	// What stands for the replicas passes on one copy of each question, from the
 	// second on.
-	nc, err := nats.Connect(srv.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
 	const prefix = "TEST.API."
 	var mu sync.Mutex
 	asked := map[string][]*nats.Msg{}
