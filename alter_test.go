@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/hanzoai/stream/test/testkit"
 )
 
 // incremental sets configs of a topic, or with "" of all brokers.
@@ -39,11 +41,13 @@ func (n *node) describeConfig(topic, key string) string {
 // within polls what another gateway must have brought about within a second.
 func within(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Second); !cond(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Errorf("%s: not within a second", what)
-			return
+	if err := testkit.Within(time.Second, 5*time.Millisecond, func() error {
+		if !cond() {
+			return fmt.Errorf("%s: not within a second", what)
 		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 }
 

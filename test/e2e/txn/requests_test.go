@@ -1,13 +1,15 @@
 package txn
 
 import (
+	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/hanzoai/stream/test/testkit"
 )
 
 // row is one request in one version.
@@ -281,10 +283,16 @@ func rows() (all []*row) {
 	listing("by states that there are not", 0, func(_ *cell, r *kmsg.ListTransactionsRequest) { r.StateFilters = []string{"ongoing", "Gone"} })
 	listing("by bad pattern", 2, func(_ *cell, r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = ptr("(") })
 	listing("by no pattern", 2, func(_ *cell, r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = ptr("") })
-	listing("longer than nothing", 1, func(_ *cell, r *kmsg.ListTransactionsRequest) {
+	listing("longer than nothing", 1, func(c *cell, r *kmsg.ListTransactionsRequest) {
 		// Longer is more than 0 ms: what began in this millisecond is not.
-		for now := time.Now().UnixMilli(); time.Now().UnixMilli() == now; {
-			runtime.Gosched()
+		now := time.Now().UnixMilli()
+		if err := testkit.Within(time.Minute, time.Millisecond, func() error {
+			if time.Now().UnixMilli() == now {
+				return errors.New("the clock stands still")
+			}
+			return nil
+		}); err != nil {
+			c.fatalf("%v", err)
 		}
 		r.DurationFilterMillis = 0
 	})
